@@ -107,3 +107,52 @@ func TestAPIFollowersAreBounded(t *testing.T) {
 		t.Errorf("status %d: %s", w.Code, w.Body)
 	}
 }
+
+func TestAPIDownloadsOutput(t *testing.T) {
+	t.Parallel()
+	c := dashboardtest.New()
+	at := dashboardtest.Epoch
+	c.Logs = []jobstore.LogChunk{
+		{Attempt: 1, Seq: 1, At: at, Stream: "stdout", Chunk: "one\x1b[3"},
+		{Attempt: 1, Seq: 2, At: at.Add(time.Second), Stream: "stderr", Chunk: "\x1b]0;title\aerr\n"},
+		{Attempt: 1, Seq: 3, At: at.Add(2 * time.Second), Stream: "stdout", Chunk: "1mred<b>\r\nend"},
+		{Attempt: 2, Seq: 1, At: at, Stream: "stdout", Chunk: "second"},
+	}
+	c.Jobs[0].Attempt = 2
+	for query, want := range map[string]string{
+		"?attempt=1":            "oneerr\nred<b>\nend",
+		"":                      "second",
+		"?attempt=1&times=true": "2026-11-20T12:00:00.000Z oneerr\n2026-11-20T12:00:02.000Z red<b>\n2026-11-20T12:00:02.000Z end",
+		"?attempt=3":            "",
+	} {
+		w := get(t, handlerOf(c), "/api/v1/jobs/42/output"+query)
+		if w.Code != http.StatusOK || w.Body.String() != want || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
+			t.Errorf("%s: %d %s %q, want %q", query, w.Code, w.Header().Get("Content-Type"), w.Body, want)
+		}
+		if disposition := w.Header().Get("Content-Disposition"); !strings.HasPrefix(disposition, `attachment; filename="job-42-attempt-`) {
+			t.Errorf("%s: disposition %s", query, disposition)
+		}
+	}
+	if w := get(t, handlerOf(c), "/api/v1/jobs/999/output"); w.Code != http.StatusNotFound {
+		t.Errorf("no such job: %d %s", w.Code, w.Body)
+	}
+	if w := ask(t, handlerOf(c), http.MethodHead, "/api/v1/jobs/42/output"); w.Code != http.StatusOK || w.Body.Len() > 0 {
+		t.Errorf("HEAD: %d %s", w.Code, w.Body)
+	}
+}
+
+// A download ends at its bound, and says so.
+func TestAPIDownloadIsBounded(t *testing.T) {
+	t.Parallel()
+	c := dashboardtest.New()
+	c.Logs = nil
+	chunk := strings.Repeat("x", 8<<20)
+	for seq := range 9 {
+		c.Logs = append(c.Logs, jobstore.LogChunk{Attempt: 1, Seq: seq + 1, Stream: "stdout", Chunk: chunk})
+	}
+	w := httptest.NewRecorder()
+	handlerOf(c).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:8080/api/v1/jobs/42/output", nil))
+	if w.Body.Len() > 64<<20+100 || !strings.HasSuffix(w.Body.String(), "longer than a download may be\n") {
+		t.Errorf("%d bytes", w.Body.Len())
+	}
+}

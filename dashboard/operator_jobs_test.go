@@ -63,7 +63,7 @@ func TestJobForms(t *testing.T) {
 	h := handlerOf(c)
 	page := get(t, h, "/jobs/42").Body.String()
 	for want, there := range map[string]bool{
-		`href="/jobs/42/cancel"`: true, `href="/jobs/42/retry"`: true, `href="/jobs/42/discard"`: true, "<form": false,
+		`href="/jobs/42/cancel"`: true, `href="/jobs/42/retry"`: true, `href="/jobs/42/discard"`: true, `method="post"`: false,
 	} {
 		if strings.Contains(page, want) != there {
 			t.Errorf("on the page of a job that waits: %q is %v", want, !there)

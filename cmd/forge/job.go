@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
@@ -82,7 +83,11 @@ func (a *app) jobShowCommand() *cobra.Command {
 		Example: "  forge job show 42",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withJob(cmd.Context(), args[0], func(ctx context.Context, pool *pgxpool.Pool, job jobstore.Job) error {
-				if err := one(a, job, jobProperties); err != nil || !a.tabular() || len(job.Attempts) == 0 {
+				definition, err := cronstore.New(pool).Definition(ctx, job.Kind)
+				if err != nil {
+					return err
+				}
+				if err := one(a, jobDocument{job, definition}, jobProperties); err != nil || !a.tabular() || len(job.Attempts) == 0 {
 					return err
 				}
 				a.printf("\n")
@@ -97,20 +102,27 @@ func (a *app) jobShowCommand() *cobra.Command {
 	}
 }
 
-var jobProperties = []column[jobstore.Job]{
-	{title: "id", show: func(j jobstore.Job) string { return strconv.FormatInt(j.ID, 10) }},
-	{title: "kind", show: func(j jobstore.Job) string { return j.Kind }},
-	{title: "state", show: func(j jobstore.Job) string { return j.State }},
-	{title: "queue", show: func(j jobstore.Job) string { return fmt.Sprintf("%s, priority %d", j.Queue, j.Priority) }},
-	{title: "cron", show: func(j jobstore.Job) string { return j.Cron }},
-	{title: "tick", show: func(j jobstore.Job) string { return strings.TrimPrefix(tickStamp(j.Tick), "-") }},
-	{title: "args", show: func(j jobstore.Job) string { return string(j.Args) }},
-	{title: "created", show: func(j jobstore.Job) string { return stamp(j.CreatedAt) }},
-	{title: "due", show: func(j jobstore.Job) string { return stamp(j.ScheduledAt) }},
-	{title: "attempt", show: func(j jobstore.Job) string { return fmt.Sprintf("%d of %d", j.Attempt, j.MaxAttempts) }},
-	{title: "snoozed", show: func(j jobstore.Job) string { return snoozed(j.Snoozes) }},
-	{title: "second round", show: func(j jobstore.Job) string { return secondRound(j.SecondRound) }},
-	{title: "error", show: func(j jobstore.Job) string { return j.LastError }},
+// jobDocument is one job and what it runs, as in the API.
+type jobDocument struct {
+	jobstore.Job
+	Definition *cronstore.Definition `json:"definition,omitempty"`
+}
+
+var jobProperties = []column[jobDocument]{
+	{title: "id", show: func(j jobDocument) string { return strconv.FormatInt(j.ID, 10) }},
+	{title: "kind", show: func(j jobDocument) string { return j.Kind }},
+	{title: "state", show: func(j jobDocument) string { return j.State }},
+	{title: "queue", show: func(j jobDocument) string { return fmt.Sprintf("%s, priority %d", j.Queue, j.Priority) }},
+	{title: "cron", show: func(j jobDocument) string { return j.Cron }},
+	{title: "tick", show: func(j jobDocument) string { return strings.TrimPrefix(tickStamp(j.Tick), "-") }},
+	{title: "runs", show: func(j jobDocument) string { return j.Definition.Text() }},
+	{title: "args", show: func(j jobDocument) string { return string(j.Args) }},
+	{title: "created", show: func(j jobDocument) string { return stamp(j.CreatedAt) }},
+	{title: "due", show: func(j jobDocument) string { return stamp(j.ScheduledAt) }},
+	{title: "attempt", show: func(j jobDocument) string { return fmt.Sprintf("%d of %d", j.Attempt, j.MaxAttempts) }},
+	{title: "snoozed", show: func(j jobDocument) string { return snoozed(j.Snoozes) }},
+	{title: "second round", show: func(j jobDocument) string { return secondRound(j.SecondRound) }},
+	{title: "error", show: func(j jobDocument) string { return j.LastError }},
 }
 
 var attemptColumns = []column[jobstore.Attempt]{

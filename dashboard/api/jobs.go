@@ -13,6 +13,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/live"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -29,6 +30,14 @@ type bulkAsk struct {
 	// UpTo is the highest id that the filter matches; 0 means all jobs that exist now.
 	UpTo   int64 `json:"up_to"`
 	DryRun bool  `json:"dry_run"`
+}
+
+// JobDocument is one job and what it runs.
+type JobDocument struct {
+	jobstore.Job
+	// Definition is what jobs of this kind run by the configuration in force; missing for a
+	// kind that only a Go program knows.
+	Definition *cronstore.Definition `json:"definition,omitempty"`
 }
 
 // queueStateDocument is the state of a queue and whether the request changed it.
@@ -51,9 +60,11 @@ const actsOnMany = " At least one field of the filter is required. `dry_run` cou
 func (s *API) jobRoutes() []route.Route {
 	routes := []route.Route{
 		get(s, "/api/v1/jobs/{id}", route.Operation{
-			ID: "getJob", Summary: "Show a job with its attempts", About: "Returns the job with its arguments, its attempts, its errors and its output.",
-		}, func(r *http.Request, _ *web.Query) (jobstore.Job, error) { return s.jobOf(r) }),
+			ID: "getJob", Summary: "Show a job with its attempts",
+			About: "Returns the job with its arguments, its attempts, their errors and what the job runs.",
+		}, s.getJob),
 		s.logsRoute(),
+		s.outputRoute(),
 		get(s, "/api/v1/jobs/{id}/explain", route.Operation{
 			ID: "explainJob", Summary: "Explain where a job will run, why it waits, or which nodes ran it",
 			About: "Returns in one sentence, and node by node, where a waiting job will run or why no node can take it. For other jobs it returns which nodes ran them.",
@@ -137,6 +148,13 @@ func (s *API) jobOf(r *http.Request) (jobstore.Job, error) {
 		return jobstore.Job{}, err
 	}
 	return s.Source.Jobs.Get(r.Context(), id)
+}
+
+func (s *API) getJob(r *http.Request, _ *web.Query) (d JobDocument, err error) {
+	if d.Job, err = s.jobOf(r); err == nil {
+		d.Definition, err = s.Source.Crons.Definition(r.Context(), d.Kind)
+	}
+	return d, err
 }
 
 // logsRoute returns the route of the output of one attempt, by default the newest, after a

@@ -74,6 +74,9 @@ type Crons interface {
 	// Ticks returns at most limit ticks of a cron that were due before an instant (zero:
 	// the newest), newest first.
 	Ticks(ctx context.Context, cron string, before time.Time, limit int) ([]cronstore.Tick, error)
+	// Definition returns what the jobs of a kind run, by the configuration in force; nil if
+	// that does not define the kind.
+	Definition(ctx context.Context, kind string) (*cronstore.Definition, error)
 	// NewestTicks returns at most limit of the newest ticks of each of these crons, newest
 	// first.
 	NewestTicks(ctx context.Context, crons []string, limit int) (map[string][]cronstore.Tick, error)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
@@ -163,63 +166,6 @@ func (s *Pages) formAct(action jobstore.Action) http.HandlerFunc {
 	}
 }
 
-// maxOutput bounds the bytes of output that a page shows. It shows the end.
-const maxOutput = 256 << 10
-
-// output collects the output of an attempt. It reads only new chunks.
-type output struct {
-	attempt int
-	seq     int
-	chunks  []jobstore.LogChunk
-	size    int
-	Cut     bool
-}
-
-func (o *output) update(ctx context.Context, jobs cluster.Jobs, id int64, attempt int) error {
-	if o.attempt != attempt {
-		*o = output{attempt: attempt}
-	}
-	for {
-		chunks, err := jobs.Logs(ctx, id, attempt, o.seq)
-		if err != nil {
-			return fmt.Errorf("read output of job %d: %w", id, err)
-		}
-		if len(chunks) == 0 {
-			return nil
-		}
-		for _, c := range chunks {
-			o.chunks = append(o.chunks, c)
-			o.size += len(c.Chunk)
-			o.seq = max(o.seq, c.Seq)
-		}
-		for o.size > maxOutput && len(o.chunks) > 1 {
-			o.size -= len(o.chunks[0].Chunk)
-			o.chunks, o.Cut = o.chunks[1:], true
-		}
-	}
-}
-
-// piece is consecutive output of one stream.
-type piece struct {
-	Stream string
-	Text   string
-}
-
-// pieces joins chunks of the same stream before it removes escape sequences, because a
-// sequence may span two chunks.
-func (o *output) pieces() []piece {
-	var joined []piece
-	var text strings.Builder
-	for i, c := range o.chunks {
-		text.WriteString(c.Chunk)
-		if i+1 == len(o.chunks) || o.chunks[i+1].Stream != c.Stream {
-			joined = append(joined, piece{Stream: c.Stream, Text: format.PlainText(text.String())})
-			text.Reset()
-		}
-	}
-	return joined
-}
-
 type attemptRow struct {
 	Attempt  int
 	Path     string
@@ -275,10 +221,11 @@ type jobBody struct {
 	Job    jobRow
 	Notice string
 	Acts   []act
-	Facts  []fact
+	Facts  []jobFact
+	// Runs is what the job runs, as the configuration in force defines it.
+	Runs definitionBody
 	// Placement is set for a waiting job.
 	Placement placementBody
-	Tick      string
 	Args      string
 	Attempts  []attemptRow
 	// Timeline shows the attempts from the job's creation to its end.
@@ -287,9 +234,35 @@ type jobBody struct {
 	TimelineAxis   []charts.AxisMark
 	TimelineHeight int
 	Shown          int
+	View           outputView
 	Output         []piece
+	Found          string
 	Cut            bool
 	Running        bool
+}
+
+// NodePath returns the address of the node of the newest attempt.
+func (b *jobBody) NodePath() string { return "/nodes#node-" + url.PathEscape(b.Job.Node.ID) }
+
+// jobFact is a fact about a job. Path is the address of a page about it, if there is one.
+type jobFact struct{ Name, Value, Path string }
+
+// definitionBody describes what a job runs.
+type definitionBody struct {
+	Name, Text string
+	Facts      []fact
+}
+
+// definitionNames say what the text of a definition is.
+var definitionNames = map[string]string{config.KindShell: "Command", config.KindHTTP: "Request", config.KindSQL: "Statement"}
+
+func newDefinitionBody(d *cronstore.Definition) (b definitionBody) {
+	if d == nil || d.Text() == "" {
+		return b
+	}
+	b.Name, b.Text = definitionNames[d.Kind], format.PlainText(d.Text())
+	b.Facts = withoutEmpty([]fact{{"Directory", d.Cwd}, {"User", d.User}, {"Database", d.Database}, {"Timeout", d.Timeout}})
+	return b
 }
 
 func (s *Pages) loadJob(ctx context.Context, req *request) (body, error) {
@@ -312,45 +285,64 @@ func (s *Pages) loadJob(ctx context.Context, req *request) (body, error) {
 	if shown == 0 {
 		shown = job.LastAttempt()
 	}
-	if err := req.out.update(ctx, s.Source.Jobs, id, shown); err != nil {
+	view := outputViewOf(req, id)
+	if err := req.out.update(ctx, s.Source.Jobs, id, shown, view.Find); err != nil {
 		return nil, err
 	}
 	b := jobBody{base: base{name: fmt.Sprintf("Job %d", id), beat: s.pulseOf(facts)}, Shown: shown}
 	b.Job, b.Args = newJobRow(facts.now, job, facts.colors), format.PrettyJSON(job.Args)
 	b.Job.Error = format.PlainText(job.LastError)
 	b.Facts = jobFacts(job)
+	if b.Runs, err = s.definitionOf(ctx, req, job.Kind); err != nil {
+		return nil, err
+	}
 	b.Attempts = attemptRows(facts.now, job, shown, facts.colors)
 	b.Timeline, b.TimelineAxis, b.TimelineLabel = charts.DrawAttempts(facts.now, job)
 	b.TimelineHeight = charts.AttemptHeight * len(b.Timeline)
-	b.Output, b.Cut = req.out.pieces(), req.out.Cut
+	b.View = view
+	b.Output, b.Found = req.out.pieces(view.Times)
+	b.Cut = req.out.Cut
 	b.Running = job.State == "running" && shown == job.Attempt
 	b.Acts, b.Notice = s.acts(req, job), jobNotice(req, job)
 	b.Placement, err = s.placementOf(ctx, job, facts.colors)
 	return &b, err
 }
 
-func jobFacts(job jobstore.Job) []fact {
+// definitionOf reads what a job runs, once for a page and its stream.
+func (s *Pages) definitionOf(ctx context.Context, req *request, kind string) (definitionBody, error) {
+	if req.definition == nil {
+		read, err := s.Source.Crons.Definition(ctx, kind)
+		if err != nil {
+			return definitionBody{}, err
+		}
+		body := newDefinitionBody(read)
+		req.definition = &body
+	}
+	return *req.definition, nil
+}
+
+func jobFacts(job jobstore.Job) []jobFact {
 	due := format.UTC(job.ScheduledAt)
 	if due == format.UTC(job.CreatedAt) {
 		due = "at once"
 	}
-	facts := []fact{
-		{"Queue", job.Queue},
-		{"Priority", strconv.Itoa(job.Priority)},
-		{"Attempt", fmt.Sprintf("%d of %d", job.Attempt, job.MaxAttempts)},
-		{"Created", format.UTC(job.CreatedAt)},
-		{"Due", due},
-		{"Started", format.UTC(job.AttemptedAt)},
-		{"Finished", format.UTC(job.FinalizedAt)},
+	facts := []jobFact{
+		{"Queue", job.Queue, queuePath(job.Queue)},
+		{"Priority", strconv.Itoa(job.Priority), ""},
+		{"Attempt", fmt.Sprintf("%d of %d", job.Attempt, job.MaxAttempts), ""},
+		{"Created", format.UTC(job.CreatedAt), ""},
+		{"Due", due, ""},
+		{"Started", format.UTC(job.AttemptedAt), ""},
+		{"Finished", format.UTC(job.FinalizedAt), ""},
 	}
 	if !job.Tick.IsZero() {
-		facts = append(facts, fact{"Tick", format.UTC(job.Tick)})
+		facts = append(facts, jobFact{"Tick", format.UTC(job.Tick), tickPath(job.Cron, job.Tick)})
 	}
 	if job.Snoozes > 0 {
-		facts = append(facts, fact{"Snoozed", format.Plural(job.Snoozes, "time", "times")})
+		facts = append(facts, jobFact{"Snoozed", format.Plural(job.Snoozes, "time", "times"), ""})
 	}
 	if round := job.SecondRound; round != nil {
-		facts = append(facts, fact{"Second round", fmt.Sprintf("after attempt %d, %s", round.Attempt, format.UTC(round.At))})
+		facts = append(facts, jobFact{"Second round", fmt.Sprintf("after attempt %d, %s", round.Attempt, format.UTC(round.At)), ""})
 	}
-	return withoutEmpty(facts)
+	return slices.DeleteFunc(facts, func(f jobFact) bool { return f.Value == "" })
 }

@@ -8,17 +8,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-func TestOutputJoinsAnEscapeThatWasSplit(t *testing.T) {
-	t.Parallel()
-	o := output{chunks: []jobstore.LogChunk{
-		{Stream: "stdout", Chunk: "a\x1b[3"}, {Stream: "stdout", Chunk: "1mb"}, {Stream: "stderr", Chunk: "c"},
-	}}
-	got := o.pieces()
-	if len(got) != 2 || got[0] != (piece{"stdout", "ab"}) || got[1] != (piece{"stderr", "c"}) {
-		t.Errorf("pieces %+v", got)
-	}
-}
-
 func TestOutputKeepsItsEnd(t *testing.T) {
 	t.Parallel()
 	c := dashboardtest.New()
@@ -27,7 +16,7 @@ func TestOutputKeepsItsEnd(t *testing.T) {
 		c.Logs = append(c.Logs, jobstore.LogChunk{Attempt: 1, Seq: seq + 1, Chunk: strings.Repeat("x", maxOutput/4)})
 	}
 	var o output
-	if err := o.update(t.Context(), dashboardtest.Jobs{Cluster: c}, 42, 1); err != nil {
+	if err := o.update(t.Context(), dashboardtest.Jobs{Cluster: c}, 42, 1, ""); err != nil {
 		t.Fatal(err)
 	}
 	if !o.Cut || o.size > maxOutput || o.seq != 10 || o.chunks[len(o.chunks)-1].Seq != 10 {
@@ -35,7 +24,7 @@ func TestOutputKeepsItsEnd(t *testing.T) {
 	}
 	reads := c.ReadCount()
 	c.Logs = append(c.Logs, jobstore.LogChunk{Attempt: 1, Seq: 11, Chunk: "new"})
-	if err := o.update(t.Context(), dashboardtest.Jobs{Cluster: c}, 42, 1); err != nil || o.seq != 11 || c.ReadCount() != reads+2 {
+	if err := o.update(t.Context(), dashboardtest.Jobs{Cluster: c}, 42, 1, ""); err != nil || o.seq != 11 || c.ReadCount() != reads+2 {
 		t.Errorf("up to %d after %d readings: %v", o.seq, c.ReadCount()-reads, err)
 	}
 }

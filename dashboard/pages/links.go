@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/web"
 )
@@ -22,6 +23,13 @@ func alertPath(name string) string { return "/alerts/" + url.PathEscape(name) }
 
 // CronPath returns the address of a cron's page.
 func CronPath(name string) string { return "/crons/" + url.PathEscape(name) }
+
+// tickPath returns the address of a tick in the ledger of its cron.
+func tickPath(cron string, tick time.Time) string {
+	return CronPath(cron) + "?" + web.Encode("before", tick.Add(time.Microsecond).UTC().Format(time.RFC3339Nano)) + "#tick-" + strconv.FormatInt(tick.UnixMilli(), 10)
+}
+
+func queuePath(name string) string { return "/queues#queue-" + url.PathEscape(name) }
 
 func jobPath(id int64) string { return "/jobs/" + strconv.FormatInt(id, 10) }
 

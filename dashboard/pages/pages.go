@@ -103,7 +103,7 @@ var pageKinds = map[string]pageKind{
 	"cron":     {"cron", []string{"name", "before", "did", "n", "job"}, []string{"facts", "ticks"}, (*Pages).loadCron},
 	"backfill": {"backfill", []string{"name", "from", "to", "limit"}, nil, (*Pages).loadBackfill},
 	"jobs":     {"jobs", append([]string{"state", "filter", "before", "did", "n"}, filterFields...), []string{"tabs", "acts", "list"}, (*Pages).loadJobs},
-	"job":      {"job", []string{"id", "attempt", "did"}, []string{"facts", "placement", "attempts", "output"}, (*Pages).loadJob},
+	"job":      {"job", []string{"id", "attempt", "find", "wrap", "times", "did"}, []string{"facts", "placement", "attempts", "output"}, (*Pages).loadJob},
 	"queues":   {"queues", []string{"did", "queue"}, []string{"list", "limits"}, (*Pages).loadQueues},
 	"alerts":   {"alerts", []string{"did", "alert"}, []string{"list", "past", "told"}, (*Pages).loadAlerts},
 	"silence":  {"alertact", []string{"alert"}, nil, loadAlertAct(didSilence)},
@@ -152,6 +152,8 @@ var bulkKeys = []string{"state", "kind", "queue", "cron", "filter"}
 type request struct {
 	web.Query
 	out output
+	// definition is what the job of the page runs; nil before it was read.
+	definition *definitionBody
 	// scope is the reader's scope; empty if everybody may do everything.
 	scope access.Scope
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -70,6 +72,66 @@ LIMIT 1`
 func (s *Store) SectionInForce(ctx context.Context, section string) (json.RawMessage, error) {
 	body, _, err := postgres.First(ctx, s.db, "get "+section+" of the configuration in force", pgx.RowTo[json.RawMessage], sectionSQL, section)
 	return body, err
+}
+
+const definitionSQL = `
+SELECT coalesce(body -> 'jobs' -> $1::text, 'null')
+FROM forge_config
+ORDER BY applied_at DESC
+LIMIT 1`
+
+// Definition is what the jobs of a kind run. Secrets are redacted in it.
+type Definition struct {
+	// Kind is shell, http, sql or go.
+	Kind      string   `json:"kind"`
+	Command   []string `json:"command,omitempty"`
+	Cwd       string   `json:"cwd,omitempty"`
+	User      string   `json:"user,omitempty"`
+	Method    string   `json:"method,omitempty"`
+	URL       string   `json:"url,omitempty"`
+	Statement string   `json:"statement,omitempty"`
+	Database  string   `json:"database,omitempty"`
+	Timeout   string   `json:"timeout,omitempty"`
+}
+
+// Definition returns what the jobs of a kind run by the configuration in force; nil if that does
+// not define the kind, because a Go program does.
+func (s *Store) Definition(ctx context.Context, kind string) (definition *Definition, err error) {
+	section, _, err := postgres.First(ctx, s.db, "get the definition of "+kind, pgx.RowTo[json.RawMessage], definitionSQL, kind)
+	if err != nil || section == nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(section, &definition); err != nil {
+		return nil, fmt.Errorf("read the definition of %s: %w", kind, err)
+	}
+	return definition, nil
+}
+
+// Text returns the command line, the request or the statement; empty for a Go worker.
+func (d *Definition) Text() string {
+	switch {
+	case d == nil:
+		return ""
+	case d.URL != "":
+		return strings.TrimSpace(d.Method + " " + d.URL)
+	case d.Statement != "":
+		return d.Statement
+	}
+	words := make([]string, len(d.Command))
+	for i, word := range d.Command {
+		words[i] = quoteWord(word)
+	}
+	return strings.Join(words, " ")
+}
+
+// plainWord matches words that a shell reads as they are.
+var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+func quoteWord(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // ConfigBodies returns the cluster's sections of the configurations with these

@@ -411,3 +411,28 @@ func TestListUpcomingReadsAllPages(t *testing.T) {
 		}
 	}
 }
+
+func TestDefinition(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	store := cronstore.New(pool)
+	if d, err := store.Definition(t.Context(), "tidy"); err != nil || d != nil || d.Text() != "" {
+		t.Errorf("before anything is applied: %+v, %v", d, err)
+	}
+	body := `{"jobs": {
+		"tidy": {"kind": "shell", "command": ["sh", "-c", "rm -r it's/*", ""], "cwd": "/srv", "env": {"A": "b"}},
+		"ping": {"kind": "http", "method": "POST", "url": "https://example.com/?a=1"},
+		"count": {"kind": "sql", "statement": "SELECT 1"},
+		"own": {"kind": "go"}}}`
+	if _, err := store.Apply(t.Context(), cronstore.Applied{Hash: "a", NodeID: "n1", Body: json.RawMessage(body)}, false); err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[string]string{
+		"tidy": `sh -c 'rm -r it'\''s/*' ''`, "ping": "POST https://example.com/?a=1", "count": "SELECT 1", "own": "", "absent": "",
+	} {
+		d, err := store.Definition(t.Context(), kind)
+		if err != nil || d.Text() != want {
+			t.Errorf("%s runs %q (%v), want %q", kind, d.Text(), err, want)
+		}
+	}
+}

@@ -236,6 +236,15 @@ func (f Crons) Notifications(context.Context, string, []time.Time) ([]alerts.Not
 	return Read(f.Cluster, func() []alerts.Notification { return f.Told })
 }
 
+func (f Crons) Definition(_ context.Context, kind string) (*cronstore.Definition, error) {
+	return Read(f.Cluster, func() *cronstore.Definition {
+		if kind != "dump" && !f.Hostile {
+			return nil
+		}
+		return &cronstore.Definition{Kind: "shell", Command: []string{"pg_dump", "--table", "it's <b>"}, Cwd: "/srv"}
+	})
+}
+
 func (f Crons) Ticks(_ context.Context, cron string, before time.Time, limit int) ([]cronstore.Tick, error) {
 	return Read(f.Cluster, func() []cronstore.Tick {
 		var own []cronstore.Tick

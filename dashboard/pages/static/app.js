@@ -250,7 +250,30 @@
     });
   };
 
+  // Copy puts the text of an element on the clipboard. A browser has a clipboard for secure
+  // addresses only; elsewhere the text is selected.
+  const copy = async (button) => {
+    const from = document.querySelector(button.dataset.copy);
+    if (!from) return;
+    const range = document.createRange();
+    range.selectNodeContents(from);
+    const name = button.textContent;
+    try {
+      await navigator.clipboard.writeText(String(from.textContent));
+      button.textContent = 'Copied';
+    } catch {
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+      button.textContent = 'Selected';
+    }
+    setTimeout(() => { button.textContent = name; }, 2000);
+  };
+
   document.addEventListener('DOMContentLoaded', () => {
+    for (const button of document.querySelectorAll('[data-copy]')) {
+      button.hidden = false;
+      button.addEventListener('click', () => copy(button));
+    }
     for (const field of document.querySelectorAll('[data-terms]')) suggest(field);
     if (location.hash === '#q') search();
     const conn = byId('conn');
