@@ -28,6 +28,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/handover"
+	"github.com/forge-scheduler/forge/internal/incident"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
@@ -135,6 +136,7 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 		Cluster: cluster.Options{
 			Source: cluster.Source{
 				Leadership: leadership{leaderstore.New(n.pool), n.pool, n.cfg},
+				Incidents:  incident.New(n.pool, n.cfg.Retention.CronTicks.Std()),
 				Nodes:      nodestore.New(n.pool),
 				Health:     n.healthWatcher,
 				Crons:      cronstore.New(n.pool),

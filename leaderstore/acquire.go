@@ -35,6 +35,9 @@ SELECT FROM forge_leaders WHERE role = $1 FOR UPDATE`
 	// A session that ended within its lease was alive until then. A session that the server
 	// ended after its lease was silent since its last renewal. If the session itself held
 	// the previous term, that term had lapsed.
+	//
+	// The events have the times at which the end was noticed (by a deputy, or else by this
+	// transaction), the election started and the new term began.
 	acquireTermSQL = `
 WITH old AS MATERIALIZED (
     SELECT * FROM forge_leaders l
@@ -74,16 +77,17 @@ WITH old AS MATERIALIZED (
     FROM acquired m
     RETURNING gap
 ), noted AS (
-    INSERT INTO forge_events (type, node_id, role, term, data)
-    SELECT type, node_id, $1, term, data
+    INSERT INTO forge_events (at, type, node_id, role, term, data)
+    SELECT at, type, node_id, $1, term, data
     FROM (
-        SELECT 1 AS turn, 'leader_lost' AS type, c.node_id, c.term, jsonb_build_object('reason', c.end_reason) AS data
+        SELECT 1 AS turn, greatest(c.ended_at, CASE WHEN c.incarnation = $7 THEN least($8::timestamptz, now()) ELSE now() END) AS at,
+               'leader_lost' AS type, c.node_id, c.term, jsonb_build_object('reason', c.end_reason) AS data
         FROM closed c
         UNION ALL
-        SELECT 2, 'election_started', $2, m.term, '{}'
+        SELECT 2, now(), 'election_started', $2, m.term, '{}'
         FROM acquired m
         UNION ALL
-        SELECT 3, 'leader_elected', $2, m.term, jsonb_strip_nulls(jsonb_build_object('gap_ms', round(1000 * extract(epoch FROM r.gap))))
+        SELECT 3, m.acquired_at, 'leader_elected', $2, m.term, jsonb_strip_nulls(jsonb_build_object('gap_ms', round(1000 * extract(epoch FROM r.gap))))
         FROM acquired m, recorded r
     ) happened
     ORDER BY turn

@@ -15,18 +15,25 @@ import (
 )
 
 const (
-	leadersSQL = `
+	allLeadersSQL = `
 SELECT role, coalesce(node_id, ''), coalesce(incarnation, ''), term, acquired_at, renewed_at, lease_until,
        coalesce(backend_pid, 0), api_url, timeline, metadata, clock_timestamp()
-FROM forge_leaders
+FROM forge_leaders`
+
+	leaderSQL = allLeadersSQL + `
+WHERE role = $1`
+
+	leadersSQL = allLeadersSQL + `
 ORDER BY array_position(ARRAY['scheduler', 'metrics_aggregator', 'log_compactor'], role), role`
 
-	historySQL = `
-SELECT role, term, node_id, incarnation, acquired_at, ended_at, coalesce(end_reason, ''),
+	tenureColumns = `role, term, node_id, incarnation, acquired_at, ended_at, coalesce(end_reason, ''),
        coalesce(extract(epoch FROM gap)::float8, 0), gap IS NOT NULL, timeline,
        EXISTS (SELECT FROM forge_events AS e
                WHERE e.at BETWEEN ended_at AND ended_at + interval '1 min'
-                 AND e.type = 'leader_drilled' AND e.role = h.role AND e.term = h.term)
+                 AND e.type = 'leader_drilled' AND e.role = h.role AND e.term = h.term)`
+
+	historySQL = `
+SELECT ` + tenureColumns + `
 FROM forge_leader_history AS h
 WHERE ($1 = '' OR role = $1)
   AND ($3::timestamptz IS NULL OR acquired_at < $3 OR acquired_at = $3 AND role > $4)

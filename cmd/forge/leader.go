@@ -22,7 +22,7 @@ import (
 
 func (a *app) leaderCommand() *cobra.Command {
 	return group("leader", "Show current and past leaders, and hand roles over",
-		a.watchable(a.leaderStatusCommand()), a.watchable(a.leaderHistoryCommand()), a.leaderWatchCommand(),
+		a.watchable(a.leaderStatusCommand()), a.watchable(a.leaderHistoryCommand()), a.watchable(a.leaderIncidentCommand()), a.leaderWatchCommand(),
 		a.leaderStepDownCommand(), a.leaderTransferCommand())
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/handover"
+	"github.com/forge-scheduler/forge/internal/incident"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -41,6 +42,10 @@ func (s *API) leaderRoutes() []route.Route {
 			ID: "listTenures", Summary: "List tenures, newest first", About: "Returns who led each role, when, why the term ended, and the gap before it.",
 			Query: slices.Concat([]route.Parameter{route.Text("role", "Only of this role.")}, route.Paged),
 		}, s.listTenures),
+		get(s, "/api/v1/leaders/{role}/incidents/{term}", route.Operation{
+			ID: "getIncident", Summary: "Show what happened when a role changed hands",
+			About: "Returns how the term before ended, when that was noticed, the gap, the ticks that were delayed, the jobs that were rescued, what was lost, and the events of those seconds. `term` is the term that began, or `latest`. While the role has no leader, the next term reports on the time since the last one.",
+		}, s.getIncident),
 		list(s, "/api/v1/nodes", route.Operation{
 			ID: "listNodes", Summary: "List the nodes",
 			About: "Returns the nodes with their roles, their capabilities, their slots and their last heartbeat. The list is complete.",
@@ -108,6 +113,14 @@ func (s *API) listTenures(r *http.Request, q *web.Query) (page web.List[leaderst
 	return pageOf(q, tenures, len(tenures) == q.Limit(), "after", func(last leaderstore.Tenure) string {
 		return last.AcquiredAt.UTC().Format(time.RFC3339Nano) + " " + last.Role
 	}), err
+}
+
+func (s *API) getIncident(r *http.Request, _ *web.Query) (incident.Incident, error) {
+	term, err := cluster.ParseTerm(r.PathValue("term"))
+	if err != nil {
+		return incident.Incident{}, err
+	}
+	return s.Incidents.Get(r.Context(), r.PathValue("role"), term)
 }
 
 // handOver requests that a leader steps down or, with a target, transfers its role.

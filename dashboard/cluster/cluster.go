@@ -94,6 +94,7 @@ type Cluster struct {
 	Ticks     *tickCache
 	Rates     *Cache[aggregator.Rates]
 	Readiness *recent[error]
+	Incidents *incidentCache
 }
 
 // New returns the cluster of a node.
@@ -109,6 +110,7 @@ func New(opts Options) *Cluster {
 	s.Outlines = NewCache(keepOutline, s.outline)
 	s.Rates = NewCache(keepRates, opts.Source.Leadership.Rates)
 	s.Readiness = newRecent(opts.Ready)
+	s.Incidents = newIncidentCache(opts.Source.Incidents)
 	return s
 }
 

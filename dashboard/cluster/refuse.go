@@ -10,6 +10,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/handover"
+	"github.com/forge-scheduler/forge/internal/incident"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
@@ -20,6 +21,7 @@ var refusals = []struct{ err, answer error }{
 	{cronstore.ErrNotDue, web.WrongFields(web.WrongField("at", "must be a due time of the cron"))},
 	{jobstore.ErrNotFound, web.Refuse(http.StatusNotFound, "There is no such job.")},
 	{jobstore.ErrNoQueue, web.Refuse(http.StatusNotFound, "There is no such queue.")},
+	{incident.ErrNotFound, web.Refuse(http.StatusNotFound, "The history has no such term.")},
 	{alerts.ErrNotFound, web.Refuse(http.StatusNotFound, "There is no such alert.")},
 	{alerts.ErrTellsNobody, web.Refuse(http.StatusConflict, "The alert has no receivers: it has no notify.")},
 	{alerts.ErrNoEngine, web.Refuse(http.StatusConflict, "This node's program cannot evaluate alerts. Ask a node that runs forge serve.")},

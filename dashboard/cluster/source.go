@@ -132,6 +132,7 @@ type Compaction interface {
 // Source holds what the pages read from. Every field is required.
 type Source struct {
 	Leadership Leadership
+	Incidents  Incidents
 	Nodes      Nodes
 	Health     Health
 	Crons      Crons

@@ -261,6 +261,7 @@ var pathTexts = map[string]string{
 	"name":  "The name of the cron, the queue or the token.",
 	"node":  "The id of the node.",
 	"role":  "The name of the role, such as scheduler.",
+	"term":  "The number of the term, or latest.",
 	"tick":  "The time of the tick (RFC 3339).",
 }
 

@@ -20,6 +20,7 @@ const (
 	NodeJoined       = "node_joined"
 	NodeLeft         = "node_left"
 	NodeDead         = "node_dead"
+	JobsRescued      = "jobs_rescued"
 	ClusterDegraded  = "cluster_degraded"
 	ClusterRecovered = "cluster_recovered"
 	ConfigApplied    = "config_applied"

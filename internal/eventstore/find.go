@@ -78,7 +78,7 @@ func (s *Store) CheckTypes(ctx context.Context, types []string) error {
 // Types returns the types of events that this binary writes.
 func Types() []string {
 	return []string{
-		LeaderElected, LeaderLost, LeaseRenewed, ElectionStarted, LeaderDrilled, NodeJoined, NodeLeft, NodeDead, ClusterDegraded, ClusterRecovered,
+		LeaderElected, LeaderLost, LeaseRenewed, ElectionStarted, LeaderDrilled, NodeJoined, NodeLeft, NodeDead, JobsRescued, ClusterDegraded, ClusterRecovered,
 		ConfigApplied, ConfigReloaded, ConfigRejected, CronPaused, CronResumed, CronTriggered, CronBackfilled,
 		JobEnqueued, JobCancelled, JobRetried, JobDiscarded, SecondRoundsGiven, DeadLettersDiscarded,
 		QueuePaused, QueueResumed, HandOverAsked, NodeDrained, NodeUndrained,

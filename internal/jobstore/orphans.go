@@ -25,6 +25,13 @@ WHERE id = ANY (ARRAY (SELECT unnest(ids) FROM forge_claims WHERE client_id = $1
 LIMIT $2
 FOR UPDATE SKIP LOCKED`
 
+// The same jobs, whether locked or not.
+const countOrphansSQL = `
+SELECT count(*)
+FROM river_job
+WHERE id = ANY (ARRAY (SELECT unnest(ids) FROM forge_claims WHERE client_id = $1))
+  AND state = 'running' AND attempted_by[array_upper(attempted_by, 1)] = $1`
+
 const releaseSQL = `
 UPDATE river_job
 SET state = r.state::river_job_state,
@@ -71,6 +78,14 @@ func (s *Store) LockOrphans(ctx context.Context, owner string, limit int) ([]Orp
 		return nil, fmt.Errorf("find the jobs of %s: %w", owner, err)
 	}
 	return orphans, nil
+}
+
+// CountOrphans returns how many jobs of an owner are running.
+func (s *Store) CountOrphans(ctx context.Context, owner string) (jobs int, err error) {
+	if err := s.db.QueryRow(ctx, countOrphansSQL, owner).Scan(&jobs); err != nil {
+		return 0, fmt.Errorf("count the jobs of %s: %w", owner, err)
+	}
+	return jobs, nil
 }
 
 // ReleaseOrphans writes the verdicts on locked orphans.

@@ -142,7 +142,7 @@ func dequeue(spec *cronstore.Spec, now time.Time, queue []cronstore.Tick, earlie
 	}
 	dequeued := make([]cronstore.Tick, len(queue))
 	for i, row := range queue {
-		row.Verdict, row.Reason = cronstore.Fired, fmt.Sprintf("It waited %s in the queue.", now.Sub(row.Tick).Round(time.Millisecond))
+		row.Verdict, row.Reason = cronstore.Fired, cronstore.WaitedReason(now.Sub(row.Tick).Round(time.Millisecond))
 		if removed {
 			row.Verdict, row.Reason = cronstore.SkippedExcluded, "The cron was removed while this tick was queued."
 		}

@@ -216,6 +216,9 @@ func (m *nodeMonitor) rescueBatch(ctx context.Context, s lostProcess, limit int)
 		if err := store.ReleaseOrphans(ctx, now, verdicts); err != nil {
 			return err
 		}
+		if err := appendRescued(ctx, tx, m.fence, s, orphans); err != nil {
+			return err
+		}
 		return store.NotifyAvailable(ctx, queues)
 	})
 	if err != nil || len(orphans) == 0 {

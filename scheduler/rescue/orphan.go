@@ -1,6 +1,7 @@
 package rescue
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -8,7 +9,10 @@ import (
 
 	"github.com/riverqueue/river/rivertype"
 
+	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 // nodeLost is the prefix of the error of an attempt whose node is lost; the cause
@@ -26,6 +30,31 @@ func nextState(o jobstore.Orphan) rivertype.JobState {
 	default:
 		return rivertype.JobStateAvailable
 	}
+}
+
+// namedJobs is how many jobs an event names.
+const namedJobs = 100
+
+// appendRescued appends an event about released orphans of a process. Nothing else finds them
+// later without reading every job.
+func appendRescued(ctx context.Context, tx postgres.DB, fence leaderstore.Fence, process lostProcess, orphans []jobstore.Orphan) error {
+	rescued := eventstore.Rescued{Incarnation: process.incarnation, Cause: process.cause, Jobs: len(orphans)}
+	for _, o := range orphans {
+		switch state := nextState(o); {
+		case state == rivertype.JobStateCancelled:
+			rescued.Cancelled++
+		case state == rivertype.JobStateDiscarded:
+			rescued.Discarded++
+		default:
+			rescued.Available++
+		}
+		if len(rescued.IDs) < namedJobs {
+			rescued.IDs = append(rescued.IDs, o.ID)
+		}
+	}
+	return eventstore.Append(ctx, tx, eventstore.Event{
+		Type: eventstore.JobsRescued, NodeID: process.nodeID, Role: fence.Role, Term: fence.Term,
+	}, rescued)
 }
 
 // verdictOn returns the new state of an orphan of a process; now is the database's time. The

@@ -20,6 +20,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/hazards"
+	"github.com/forge-scheduler/forge/internal/incident"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -97,6 +98,8 @@ type Cluster struct {
 	Settings   map[string]any
 	// Hostile puts an attack into every text.
 	Hostile bool
+	// Incident replaces AnIncident as the report on the scheduler's seventh term.
+	Incident *incident.Incident
 }
 
 // Change modifies the cluster and notifies the pages.

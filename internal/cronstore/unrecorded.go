@@ -1,0 +1,138 @@
+package cronstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
+)
+
+// Bounds of a search for ticks without a ledger row.
+const (
+	unrecordedPage  = 1000
+	unrecordedCrons = 20_000
+	unrecordedTicks = 20_000
+)
+
+const definedPageSQL = `
+SELECT ` + cronColumns + `
+FROM forge_crons AS c
+WHERE c.name > $1 AND c.created_at <= $2 AND c.removed_at IS NULL
+ORDER BY c.name
+LIMIT $3`
+
+// A tick has its own row or is in a range; see findTickSQL.
+const unrecordedSQL = `
+SELECT u.cron, u.tick
+FROM unnest($1::text[], $2::timestamptz[]) AS u (cron, tick)
+WHERE NOT EXISTS (SELECT FROM forge_cron_ticks AS t WHERE t.cron = u.cron AND t.tick = u.tick AND t.tick > $3 AND t.tick <= $4)
+  AND coalesce((SELECT r.last_tick FROM forge_cron_ticks AS r
+                WHERE r.cron = u.cron AND r.tick < u.tick AND r.last_tick IS NOT NULL
+                ORDER BY r.tick DESC LIMIT 1) < u.tick, true)
+ORDER BY u.tick, u.cron`
+
+// DueTick is a tick that a cron's schedule gives.
+type DueTick struct {
+	Cron string    `json:"cron"`
+	Tick time.Time `json:"tick"`
+}
+
+// Unrecorded is the result of a search for due ticks that the ledger does not have.
+type Unrecorded struct {
+	// Crons is how many crons were checked, Ticks how many of their ticks were due.
+	Crons int `json:"crons_checked"`
+	Ticks int `json:"ticks_checked"`
+	// Changed is how many crons were not checked because their definition has changed since.
+	Changed int `json:"crons_changed"`
+	// More reports that there were too many crons or ticks to check all.
+	More bool `json:"more"`
+	// Lost are due ticks without a row although the ledger is complete up to a later time.
+	Lost []DueTick `json:"lost"`
+	// Waiting are due ticks that the leader has not recorded yet.
+	Waiting []DueTick `json:"waiting"`
+}
+
+// Unrecorded computes the ticks that were due in a stretch from the crons' schedules, and
+// returns those that the ledger does not have. It leaves out ticks that do not fire: of paused
+// crons, excluded ones and those that daylight saving omits.
+func (s *Store) Unrecorded(ctx context.Context, in Stretch) (Unrecorded, error) {
+	found := Unrecorded{Lost: []DueTick{}, Waiting: []DueTick{}}
+	for after := ""; ; {
+		if found.Crons >= unrecordedCrons || found.Ticks >= unrecordedTicks {
+			found.More = true
+			return found, nil
+		}
+		page, err := postgres.Select(ctx, s.db, "read the definitions of crons", scanReadable, definedPageSQL, after, in.After, unrecordedPage)
+		if err != nil {
+			return found, err
+		}
+		if err := s.checkPage(ctx, page, in, &found); err != nil {
+			return found, err
+		}
+		if len(page) < unrecordedPage {
+			return found, nil
+		}
+		after = page[len(page)-1].Name
+	}
+}
+
+// checkPage adds the result for some crons.
+func (s *Store) checkPage(ctx context.Context, crons []Cron, in Stretch, found *Unrecorded) error {
+	var names []string
+	var ticks []time.Time
+	watermarks := map[string]time.Time{}
+	for i := range crons {
+		c := &crons[i]
+		timeline, err := c.Timeline()
+		if err != nil || c.UpdatedAt.After(in.After) {
+			found.Changed++
+			continue
+		}
+		found.Crons++
+		watermarks[c.Name] = c.Watermark
+		for due := range timeline.Ticks(in.After, in.Until) {
+			if len(ticks)+found.Ticks >= unrecordedTicks {
+				found.More = true
+				break
+			}
+			if due.fires() && !due.FiresAt.After(in.Until) {
+				names, ticks = append(names, c.Name), append(ticks, due.At)
+			}
+		}
+	}
+	found.Ticks += len(ticks)
+	if len(ticks) == 0 {
+		return nil
+	}
+	missing, err := postgres.Select(ctx, s.db, "find unrecorded ticks", pgx.RowToStructByPos[DueTick], unrecordedSQL, names, ticks, in.After, in.Until)
+	if err != nil {
+		return err
+	}
+	for _, tick := range missing {
+		if tick.Tick.After(watermarks[tick.Cron]) {
+			found.Waiting = append(found.Waiting, tick)
+		} else {
+			found.Lost = append(found.Lost, tick)
+		}
+	}
+	return nil
+}
+
+// fires reports whether nothing keeps the tick from firing.
+func (d Due) fires() bool {
+	return !d.SkippedDST && !d.Paused && !d.Removed && !d.Unconfigured && d.Excluded == ""
+}
+
+// scanReadable returns a cron even if this binary cannot decode its definition; Timeline
+// returns the error.
+func scanReadable(row pgx.CollectableRow) (c Cron, err error) {
+	var spec []byte
+	if err := row.Scan(c.targets(&spec)...); err != nil {
+		return c, fmt.Errorf("read a definition: %w", err)
+	}
+	_ = c.decode(spec)
+	return c, nil
+}
