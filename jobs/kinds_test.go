@@ -402,3 +402,27 @@ func TestSQLIsCancelledOnTheServer(t *testing.T) {
 		return err == nil && left == 0
 	}, func() string { return "the statement still runs" })
 }
+
+func TestShellErrorIsLastLineOfStderr(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ script, want string }{
+		"status":    {`echo out; echo first >&2; printf '\033[31mcannot read page %d\033[0m\n\n' 7 >&2; exit 3`, "cannot read page 7 (exit status 3)"},
+		"signal":    {`echo "out of memory" >&2; kill -9 $$`, "out of memory (command ended by signal 9 (killed))"},
+		"no stderr": {`echo out; exit 4`, "exit status 4"},
+		"secret":    {`echo "login as $API_TOKEN failed" >&2; exit 5`, "login as [redacted] failed (exit status 5)"},
+		"beyond the capture": {
+			`head -c 50000 /dev/zero | tr '\0' e >&2; printf '\nno space left\n' >&2; exit 6`, "no space left (exit status 6)",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			job := shell(test.script)
+			job.Output.Capture = 1000
+			job.Env = map[string]string{"API_TOKEN": "hunter22-abc"}
+			_, done := runOnce(t, job, jobstore.NewJob{})
+			if done.LastError != test.want || done.Attempts[0].Error != test.want {
+				t.Errorf("%q and %q, want %q", done.LastError, done.Attempts[0].Error, test.want)
+			}
+		})
+	}
+}

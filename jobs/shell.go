@@ -42,26 +42,34 @@ func newShell(job config.Job, options Options) (execution, error) {
 			return err
 		}
 		spec := shim.Spec{Argv: argv, Env: env, Dir: job.Cwd, Grace: killGrace, Credential: credential}
-		result, err := options.starter.run(ctx, spec, job.Timeout.Std(), a.output.stream(jobstore.StreamStdout), a.output.stream(jobstore.StreamStderr))
+		stderr := &tailWriter{Writer: a.output.stream(jobstore.StreamStderr), secrets: a.output.redact}
+		result, err := options.starter.run(ctx, spec, job.Timeout.Std(), a.output.stream(jobstore.StreamStdout), stderr)
 		if result == nil {
 			return err
 		}
 		a.exitCode = &result.ExitCode
-		return exitError(*result, err)
+		return exitError(*result, err, stderr.lastLine())
 	}, nil
 }
 
-func exitError(result shim.Result, err error) error {
+// exitError returns how a command failed: the last line that it wrote to stderr, and its exit
+// status or signal.
+func exitError(result shim.Result, err error, lastLine string) error {
+	how := ""
 	switch {
 	case err != nil:
 		return err
 	case result.Signal != 0:
-		return fmt.Errorf("command ended by signal %d (%s)", int(result.Signal), result.Signal)
+		how = fmt.Sprintf("command ended by signal %d (%s)", int(result.Signal), result.Signal)
 	case result.ExitCode != 0:
-		return fmt.Errorf("exit status %d", result.ExitCode)
+		how = fmt.Sprintf("exit status %d", result.ExitCode)
 	default:
 		return nil
 	}
+	if lastLine == "" {
+		return errors.New(how)
+	}
+	return fmt.Errorf("%s (%s)", lastLine, how)
 }
 
 func baseEnv() map[string]string {

@@ -123,7 +123,8 @@ WITH g AS (
     GROUP BY 1, 2)
 SELECT coalesce(dead_group, ''), g.kind, jobs, first, last, ` + lastErrorSQL + `, newest, second_round
 FROM g JOIN river_job ON river_job.id = g.newest
-ORDER BY last DESC`
+ORDER BY last DESC
+LIMIT 10000`
 
 // The newest lost attempts in the metadata.
 const lostSQL = `(SELECT coalesce(jsonb_agg(a ORDER BY n), '[]') FROM (
@@ -144,7 +145,7 @@ SELECT id, kind, ` + lastErrorSQL + newDeadSQL + `
 LIMIT $1`
 
 // DeadGroups returns the groups of the dead letters that match a filter, the group
-// with the newest failure first.
+// with the newest failure first, at most 10,000 and the unrecorded ones.
 func (s *Store) DeadGroups(ctx context.Context, filter DeadFilter) ([]DeadGroup, error) {
 	fresh, err := s.unrecorded(ctx)
 	if err != nil {

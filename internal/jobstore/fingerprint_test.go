@@ -14,6 +14,7 @@ func TestPattern(t *testing.T) {
 		"":                "",
 		"exit status 1":   "exit status 1",
 		"exit status 137": "exit status 137",
+		"mail 17 to /var/spool/x.42 failed (exit status 75)":                         "mail <n> to <path> failed (exit status 75)",
 		"status 503 Service Unavailable, want 2xx":                                   "status 503 Service Unavailable, want <n>xx",
 		"ERROR: duplicate key (SQLSTATE 23505)":                                      "ERROR: duplicate key (SQLSTATE 23505)",
 		"ERROR: no such table (SQLSTATE 42P01)":                                      "ERROR: no such table (SQLSTATE 42P01)",
