@@ -25,6 +25,7 @@ type failoverPoint struct {
 	X, Y  string
 	Tone  string
 	Title string
+	Path  string
 }
 
 type gridLine struct{ Y, Text string }
@@ -39,6 +40,8 @@ type failoverRow struct {
 	Reason   string
 	Tone     string
 	Gap      string
+	// Path is the address of the page about the change of leader.
+	Path string
 }
 
 // The scale reaches from a tenth of a millisecond to a hundred seconds.
@@ -74,7 +77,7 @@ func DrawFailovers(now time.Time, sp Span, tenures []leaderstore.Tenure, colors 
 		longest = max(longest, t.Gap)
 		row := newFailoverRow(now, t, before(tenures[i+1:], t.Role), colors)
 		f.Points = append(f.Points, failoverPoint{
-			X: scale.at(t.AcquiredAt), Y: height(t.Gap), Tone: row.Tone,
+			X: scale.at(t.AcquiredAt), Y: height(t.Gap), Tone: row.Tone, Path: row.Path,
 			Title: fmt.Sprintf("%s: %s without a leader before term %d of %s (%s)", t.Role, row.Gap, t.Term, t.NodeID, row.Reason),
 		})
 		if len(f.Rows) < listedGaps {
@@ -99,7 +102,7 @@ func newFailoverRow(now time.Time, t, old leaderstore.Tenure, colors Palette) fa
 	row := failoverRow{
 		ID: fmt.Sprintf("f-%s-%d", t.Role, t.Term), At: format.NewStamp(format.ModeAgo, now, t.AcquiredAt), Role: t.Role, Term: t.Term,
 		From: colors.Node(old.NodeID), To: colors.Node(t.NodeID),
-		Gap: format.Precise(t.Gap), Reason: "not recorded", Tone: "idle",
+		Gap: format.Precise(t.Gap), Reason: "not recorded", Tone: "idle", Path: TermPath(t.Role, t.Term),
 	}
 	if reason, ok := Reasons[old.EndReason]; ok {
 		row.Reason, row.Tone = reason.Words, reason.Tone

@@ -33,6 +33,8 @@ type bar struct {
 type gapMark struct {
 	X, Width, End string
 	Title         string
+	// Path is the address of the page about the change of leader.
+	Path string
 	// Brief reports a gap of less than a second, as in a hand-over, which is no cause for
 	// alarm.
 	Brief bool
@@ -87,12 +89,12 @@ func drawLane(leader leaderstore.Leader, tenures []leaderstore.Tenure, sc Scale,
 		l.Bars = append(l.Bars, sc.bar(t, until, open, colors.Node(t.NodeID).Color))
 		if t.HasGap && t.AcquiredAt.After(sc.Start) {
 			changes++
-			l.Gaps = append(l.Gaps, sc.gap(t.AcquiredAt.Add(-t.Gap), t.AcquiredAt, "No leader for "+format.Precise(t.Gap)))
+			l.Gaps = append(l.Gaps, sc.gap(t.AcquiredAt.Add(-t.Gap), t.AcquiredAt, "No leader for "+format.Precise(t.Gap), TermPath(t.Role, t.Term)))
 		}
 	}
 	if last := len(tenures) - 1; last >= 0 && !leader.Leads() {
 		until, _ := endOf(tenures, last, leader, end)
-		l.Gaps = append(l.Gaps, sc.gap(until, end, "No leader now"))
+		l.Gaps = append(l.Gaps, sc.gap(until, end, "No leader now", TermPath(leader.Role, leader.Term+1)))
 	}
 	l.Label = fmt.Sprintf("%s: %s in this time.", leader.Role, format.Plural(changes, "change of leader", "changes of leader"))
 	return l
@@ -149,6 +151,6 @@ func (s Scale) bar(t leaderstore.Tenure, until time.Time, open bool, color strin
 	return b
 }
 
-func (s Scale) gap(from, to time.Time, title string) gapMark {
-	return gapMark{X: s.at(from), Width: s.Between(from, to), End: s.at(to), Title: title, Brief: to.Sub(from) < time.Second}
+func (s Scale) gap(from, to time.Time, title, path string) gapMark {
+	return gapMark{X: s.at(from), Width: s.Between(from, to), End: s.at(to), Title: title, Path: path, Brief: to.Sub(from) < time.Second}
 }

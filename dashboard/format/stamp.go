@@ -54,3 +54,12 @@ func NewStamp(mode string, now, at time.Time) Stamp {
 	}
 	return Stamp{Mode: mode, ISO: at.UTC().Format(time.RFC3339Nano), MS: at.UnixMilli(), Text: text}
 }
+
+// Moment is an instant on the page that was measured to the millisecond.
+type Moment struct{ ISO, Text string }
+
+// NewMoment returns an instant, which the page shows in UTC.
+func NewMoment(t time.Time) Moment {
+	t = t.UTC()
+	return Moment{t.Format(time.RFC3339Nano), t.Format("2006-01-02 15:04:05.000 UTC")}
+}

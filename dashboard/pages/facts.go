@@ -104,6 +104,17 @@ func (f clusterFacts) ages() string {
 	return ages.Encode()
 }
 
+// terms returns the term and the node of each leader by its role, encoded as a query.
+func (f clusterFacts) terms() string {
+	terms := url.Values{}
+	for _, l := range f.leaders {
+		if l.Leads() {
+			terms.Set(l.Role, fmt.Sprintf("%d %s", l.Term, l.NodeID))
+		}
+	}
+	return terms.Encode()
+}
+
 // databaseClock returns the clock of the row, or own if the row has none.
 func databaseClock(own, row time.Time) time.Time {
 	if row.IsZero() {

@@ -129,6 +129,8 @@ type eventRow struct {
 	Node charts.Node
 	Term int64
 	More string
+	// Path is the address of the incident that the event belongs to.
+	Path string
 }
 
 func eventRows(facts clusterFacts, events []eventstore.Event, role string) []eventRow {
@@ -139,7 +141,7 @@ func eventRows(facts clusterFacts, events []eventstore.Event, role string) []eve
 		}
 		rows = append(rows, eventRow{
 			ID: e.ID, At: format.NewStamp(format.ModeAgo, facts.now, e.At), What: strings.ReplaceAll(e.Type, "_", " "), Role: e.Role,
-			Node: facts.colors.Node(e.NodeID), Term: e.Term, More: eventWords(e.Data),
+			Node: facts.colors.Node(e.NodeID), Term: e.Term, More: eventWords(e.Data), Path: eventPath(e),
 		})
 	}
 	return rows
@@ -150,6 +152,8 @@ func eventWords(data json.RawMessage) string {
 	var told struct {
 		Reason, By, To string
 		Causes         []string
+		Jobs           int
+		Cause          string
 		GapMS          *float64 `json:"gap_ms"`
 		AfterMS        *float64 `json:"after_ms"`
 	}
@@ -159,6 +163,9 @@ func eventWords(data json.RawMessage) string {
 	words := told.Causes
 	if told.Reason != "" {
 		words = append(words, strings.ReplaceAll(told.Reason, "_", " "))
+	}
+	if told.Jobs > 0 && told.Cause != "" {
+		words = append(words, format.Plural(told.Jobs, "job", "jobs"), told.Cause)
 	}
 	if told.To != "" {
 		words = append(words, "to "+told.To)
@@ -235,6 +242,8 @@ type tenureRow struct {
 	Reason string
 	Tone   string
 	Gap    string
+	// Path is the address of the page about the change of leader.
+	Path string
 }
 
 // roleDescriptions describe the built-in roles.
@@ -307,6 +316,7 @@ func tenureRows(now time.Time, tenures []leaderstore.Tenure, leaders []leadersto
 		row := tenureRow{
 			Role: t.Role, Node: colors.Node(t.NodeID), Term: t.Term,
 			Acquired: format.NewStamp(format.ModeAgo, now, t.AcquiredAt), Gap: "–",
+			Path: charts.TermPath(t.Role, t.Term),
 		}
 		if t.HasGap {
 			row.Gap = format.Precise(t.Gap)

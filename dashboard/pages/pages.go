@@ -93,6 +93,7 @@ var pageKinds = map[string]pageKind{
 	"beat":     beatKind,
 	"overview": {"overview", []string{"span"}, []string{"health", "leaders", "lanes", "history", "nodes", "coming", "failures", "crons", "jobs"}, (*Pages).loadOverview},
 	"leaders":  {"leaders", []string{"role", "span", "did", "of", "to"}, []string{"cards", "lanes", "failovers", "failtable", "history", "events"}, (*Pages).loadLeaders},
+	"incident": {"incident", []string{"role", "term"}, []string{"report"}, (*Pages).loadIncident},
 	"nodes":    {"nodes", []string{"did", "node"}, []string{"tiles", "list"}, (*Pages).loadNodes},
 	"settings": {"settings", nil, []string{"about", "list"}, (*Pages).loadSettings},
 	"stepdown": {"move", []string{"role"}, nil, loadHandOver(false)},
@@ -215,6 +216,9 @@ type pulse struct {
 	// Ages are the ages of the instants that move every second; empty if the page shows
 	// none.
 	Ages string
+	// Leaders are the leaders and their terms by role, encoded as a query. When a term
+	// changes, app.js announces it.
+	Leaders string
 }
 
 // body is implemented by the bodies of all pages.
@@ -361,7 +365,7 @@ func (s *Pages) WriteErrorPage(w http.ResponseWriter, r *http.Request, status in
 }
 
 func (s *Pages) pulseOf(facts clusterFacts) pulse {
-	return pulse{Now: facts.now.UnixMilli(), Peers: peersOf(facts.nodes, s.Self)}
+	return pulse{Now: facts.now.UnixMilli(), Peers: peersOf(facts.nodes, s.Self), Leaders: facts.terms()}
 }
 
 // fullPulse returns the pulse of a page with leases and heartbeats.

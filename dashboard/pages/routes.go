@@ -12,6 +12,7 @@ func (s *Pages) Routes() []route.Route {
 	routes := []route.Route{
 		{Path: "/{$}", Get: s.page("overview"), Read: route.Viewer},
 		{Path: "/leaders", Get: s.page("leaders"), Read: route.Viewer},
+		{Path: "/leaders/{role}/terms/{term}", Get: s.page("incident"), Read: route.Viewer},
 		{Path: "/nodes", Get: s.page("nodes"), Read: route.Viewer},
 		{Path: "/crons", Get: s.page("crons"), Read: route.Viewer},
 		{Path: "/crons/{name}", Get: s.page("cron"), Read: route.Viewer},

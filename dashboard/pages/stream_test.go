@@ -21,7 +21,7 @@ func TestEveryPageStreamsItsParts(t *testing.T) {
 		if name == beatKind.name {
 			continue // not specific to a page
 		}
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page="+name+"&name=backup&id=42&kind=dump&role=scheduler&node=node-2&alert=quiet&group="+dashboardtest.DeadGroup, nil)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?page="+name+"&name=backup&id=42&kind=dump&role=scheduler&term=7&node=node-2&alert=quiet&group="+dashboardtest.DeadGroup, nil)
 		parts := s.fragments(t.Context(), kind, newRequest(r, kind))
 		for _, part := range append(kind.parts, "pulse") {
 			if len(parts[part]) == 0 {
@@ -31,7 +31,7 @@ func TestEveryPageStreamsItsParts(t *testing.T) {
 		page := dashboardtest.PlainGet(t, pageHandlerOf(c), map[string]string{
 			"overview": "/", "leaders": "/leaders", "crons": "/crons", "cron": "/crons/backup", "backfill": "/crons/backup/backfill",
 			"silence": "/alerts/quiet/silence", "tryalert": "/alerts/no_scheduler_leader/test",
-			"nodes": "/nodes", "settings": "/settings", "stepdown": "/leaders/scheduler/step-down", "transfer": "/leaders/scheduler/transfer",
+			"incident": "/leaders/scheduler/terms/7", "nodes": "/nodes", "settings": "/settings", "stepdown": "/leaders/scheduler/step-down", "transfer": "/leaders/scheduler/transfer",
 			"drain": "/nodes/node-1/drain", "undrain": "/nodes/node-1/undrain",
 			"jobs": "/jobs", "queues": "/queues", "alerts": "/alerts", "charts": "/charts", "storage": "/storage", "job": "/jobs/42", "cancel": "/jobs/42/cancel", "retry": "/jobs/42/retry", "discard": "/jobs/42/discard",
 			"enqueue": "/enqueue", "bulkcancel": "/bulk/jobs/cancel?kind=dump", "bulkretry": "/bulk/jobs/retry?kind=dump", "bulkdiscard": "/bulk/jobs/discard?kind=dump",

@@ -20,7 +20,7 @@ const (
 const definedPageSQL = `
 SELECT ` + cronColumns + `
 FROM forge_crons AS c
-WHERE c.name > $1 AND c.created_at <= $2 AND c.removed_at IS NULL
+WHERE c.name > $1 AND c.created_at < $2 AND c.removed_at IS NULL
 ORDER BY c.name
 LIMIT $3`
 
@@ -65,7 +65,7 @@ func (s *Store) Unrecorded(ctx context.Context, in Stretch) (Unrecorded, error) 
 			found.More = true
 			return found, nil
 		}
-		page, err := postgres.Select(ctx, s.db, "read the definitions of crons", scanReadable, definedPageSQL, after, in.After, unrecordedPage)
+		page, err := postgres.Select(ctx, s.db, "read the definitions of crons", scanReadable, definedPageSQL, after, in.Until, unrecordedPage)
 		if err != nil {
 			return found, err
 		}
@@ -87,13 +87,17 @@ func (s *Store) checkPage(ctx context.Context, crons []Cron, in Stretch, found *
 	for i := range crons {
 		c := &crons[i]
 		timeline, err := c.Timeline()
-		if err != nil || c.UpdatedAt.After(in.After) {
+		if err != nil || !c.UpdatedAt.Before(in.Until) {
 			found.Changed++
 			continue
 		}
+		from := in.After
+		if c.UpdatedAt.After(from) {
+			from = c.UpdatedAt // its definition before is not known
+		}
 		found.Crons++
 		watermarks[c.Name] = c.Watermark
-		for due := range timeline.Ticks(in.After, in.Until) {
+		for due := range timeline.Ticks(from, in.Until) {
 			if len(ticks)+found.Ticks >= unrecordedTicks {
 				found.More = true
 				break

@@ -47,7 +47,7 @@ func (i *Incident) summarize() string {
 	default:
 		said = append(said, fmt.Sprintf("%s became the leader %s later.", i.NodeID, explain.Span(i.Gap())))
 	}
-	return strings.Join(append(said, append(i.cost(), i.loss())...), " ")
+	return strings.Join(append(said, append(i.cost(), i.Loss())...), " ")
 }
 
 // cost describes the delayed ticks and the rescued jobs.
@@ -67,8 +67,8 @@ func (i *Incident) cost() (said []string) {
 	return said
 }
 
-// loss describes what was lost.
-func (i *Incident) loss() string {
+// Loss describes what was lost.
+func (i *Incident) Loss() string {
 	var said []string
 	if ticks := i.Lost.Ticks; ticks != nil && len(ticks.Lost) > 0 {
 		said = append(said, count(int64(len(ticks.Lost)), "due tick is", "due ticks are")+" not in the ledger.")

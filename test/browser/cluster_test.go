@@ -67,6 +67,7 @@ func startNodes(t *testing.T, receiver string, ids ...string) []*node {
 	if err := os.WriteFile(first.config, []byte(config(receiver)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	first.addHistory(t)
 	started, outputs := make([]*node, len(ids)), make([]*nodes.Output, len(ids))
 	for i, id := range ids {
 		started[i] = first.beside(id)

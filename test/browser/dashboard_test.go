@@ -125,6 +125,7 @@ func everyPage(n *node) []page {
 		{"drain", "/nodes/north/drain"},
 		{"leadership", "/leaders"},
 		{"transfer", "/leaders/scheduler/transfer"},
+		{"incident", "/leaders/scheduler/terms/2"},
 		{"alerts", "/alerts"},
 		{"silence", "/alerts/quiet/silence"},
 		{"alert-test", "/alerts/quiet/test"},

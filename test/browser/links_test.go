@@ -16,6 +16,7 @@ var (
 	links = regexp.MustCompile(`href="(/[^"]*)"`)
 	// things are the parts of paths that name one of many.
 	things = regexp.MustCompile(`^/(crons|jobs|dead|nodes|leaders|alerts)/[^/]+`)
+	terms  = regexp.MustCompile(`/terms/[^/]+$`)
 	// notPages are documents for programs.
 	notPages = regexp.MustCompile(`^/(api/(v1|openapi)|metrics|static/|cluster/|healthz|readyz)`)
 )
@@ -30,7 +31,7 @@ func kindOf(t *testing.T, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return deeds.Replace(things.ReplaceAllString(parsed.EscapedPath(), "/$1/*"))
+	return deeds.Replace(terms.ReplaceAllString(things.ReplaceAllString(parsed.EscapedPath(), "/$1/*"), "/terms/*"))
 }
 
 // checkLinks follows what the pages lead to: there is no kind of page that the other

@@ -287,7 +287,28 @@ func checkNextLeader(t *testing.T, started []*node) {
 	if !eval[bool](t, tab, `window.same === true`) {
 		t.Error("the page was loaded again")
 	}
+	checkToast(t, tab, other)
 	checkReturn(t, behind, old, other)
+}
+
+// checkToast wants an open page to announce the change of leader beside its content, with a
+// link to what happened, until the reader dismisses it.
+func checkToast(t *testing.T, tab context.Context, leads *node) { //nolint:revive // the test comes first
+	t.Helper()
+	awaitTrue(t, tab, `document.querySelectorAll("#toast li").length === 3`) // all of its roles
+	want := fmt.Sprintf("Scheduler: %s became the leader. What happened", leads.id)
+	if got := eval[string](t, tab, `document.querySelector('#toast li[data-role="scheduler"]').textContent`); got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+	if got := eval[string](t, tab, `[getComputedStyle(document.querySelector("#toast")).position, document.querySelector("#toast").getAttribute("aria-live")].join()`); got != "fixed,polite" {
+		t.Errorf("it is %s", got)
+	}
+	link := eval[string](t, tab, `document.querySelector('#toast li[data-role="scheduler"] a').getAttribute("href")`)
+	if _, body, _ := nodes.Get(leads.listen, link); !strings.Contains(string(body), leads.id+" became the leader") { //nolint:contextcheck // the tab's is the browser's
+		t.Errorf("it leads to %s, which is not about %s", link, leads.id)
+	}
+	press(t, tab, "#toast button")
+	awaitTrue(t, tab, `!document.querySelector("#toast").firstChild`)
 }
 
 // killAndSee kills a leader and waits for a page to show the next one.

@@ -18,7 +18,8 @@ import (
 func press(t *testing.T, tab context.Context, selector string) { //nolint:revive // the test comes first
 	t.Helper()
 	do(t, tab, chromedp.WaitVisible(chromedp.CSS(selector)))
-	eval[bool](t, tab, fmt.Sprintf(`(document.querySelector(%q).click(), true)`, selector))
+	// Links in drawings have no method for it.
+	eval[bool](t, tab, fmt.Sprintf(`(document.querySelector(%q).dispatchEvent(new MouseEvent("click", {bubbles: true, cancelable: true, view: window})), true)`, selector))
 }
 
 // awaitTrue waits until an expression holds in the page, which may be the next one.

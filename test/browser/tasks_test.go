@@ -15,7 +15,8 @@ const mostClicks = 4
 // overview and moves on by clicks alone.
 func tasks() map[string]func(*task) {
 	return map[string]func(*task){
-		"pause a cron and undo it": pauseAndUndo,
+		"pause a cron and undo it":               pauseAndUndo,
+		"who led yesterday, and what a gap cost": whatAGapCost,
 	}
 }
 

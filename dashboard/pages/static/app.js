@@ -69,6 +69,34 @@
     const at = +beat.dataset.now;
     skew = at - Date.now();
     for (const [name, age] of new URLSearchParams(beat.dataset.ages)) moved.set(name, at - age);
+    announce(new URLSearchParams(beat.dataset.leaders));
+  };
+  // A change of leader is announced in a corner, over the page, until the reader dismisses it.
+  // Changes of several roles, as when a node dies, share the announcement.
+  const terms = new Map();
+  const announce = (leaders) => {
+    for (const [role, led] of leaders) {
+      const [term, node] = [led.slice(0, led.indexOf(' ')), led.slice(led.indexOf(' ') + 1)];
+      if (terms.has(role) && +term > terms.get(role)) toast(role, term, node);
+      terms.set(role, +term);
+    }
+  };
+  const toast = (role, term, node) => {
+    const area = byId('toast');
+    const box = area.firstChild || area.appendChild(document.createElement('div'));
+    const lines = box.querySelector('ul') || box.appendChild(document.createElement('ul'));
+    const line = [...lines.children].find((li) => li.dataset.role === role) || lines.appendChild(document.createElement('li'));
+    line.dataset.role = role;
+    const link = document.createElement('a');
+    link.href = '/leaders/' + encodeURIComponent(role) + '/terms/' + term;
+    link.textContent = 'What happened';
+    const name = role.replaceAll('_', ' ');
+    line.replaceChildren(name[0].toUpperCase() + name.slice(1) + ': ' + node + ' became the leader. ', link);
+    if (box.querySelector('button')) return;
+    const close = box.appendChild(document.createElement('button'));
+    close.className = 'button';
+    close.textContent = 'Dismiss';
+    close.addEventListener('click', () => box.remove());
   };
   // Heartbeats and leases move on each second; their instants come with the beat.
   const moved = new Map();
