@@ -164,6 +164,7 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 			DeadLetterOps: jobOps,
 			RoleOps:       handover.New(db, n.broadcaster.Subscribe),
 			Silencer:      alerts.New(db),
+			TokenKeeper:   n.tokenKeeper(),
 			Settings:      n.settings(),
 			Logger:        n.logger,
 			Lifetime:      ctx,
@@ -180,7 +181,6 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 			Leads:          func(role string) (leaderstore.Fence, bool) { return n.elections.Leads(roles.Role(role)) },
 			File:           ownFile{n},
 			Doctor:         n.diagnose,
-			TokenKeeper:    n.tokenKeeper(),
 			Once:           access.NewKeys(n.pool),
 			Metrics:        n.metrics.Handler(),
 			ClusterMetrics: aggregator.Exposition(n.pool, n.metrics.Series()),
@@ -255,7 +255,7 @@ func (n *Node) accessTokens() *access.Tokens {
 }
 
 // tokenKeeper returns the token store of the listener.
-func (n *Node) tokenKeeper() api.TokenKeeper {
+func (n *Node) tokenKeeper() cluster.TokenKeeper {
 	if !n.cfg.Dashboard.ByToken() {
 		return noAuthTokens{n.accessTokens()}
 	}

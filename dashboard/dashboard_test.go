@@ -23,7 +23,7 @@ func optionsOf(c *dashboardtest.Cluster) Options {
 			Leads: func(role string) (leaderstore.Fence, bool) {
 				return leaderstore.Fence{Role: role, Term: 7, NodeID: "node-1", Incarnation: dashboardtest.Incarnation}, role == "scheduler"
 			},
-			File: dashboardtest.File{Cluster: c}, TokenKeeper: dashboardtest.Keeper{Cluster: c},
+			File: dashboardtest.File{Cluster: c},
 			Doctor: func(context.Context) ([]api.Finding, error) {
 				return []api.Finding{{Check: "pooler", Status: "ok", Detail: "there is none"}}, c.Err
 			},

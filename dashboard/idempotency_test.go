@@ -47,7 +47,7 @@ func TestIdempotencyKeys(t *testing.T) {
 		{"has another address", "operator", "crons/backup/trigger", asks, key, 409, false, used},
 		{"has another caller", "admin", "jobs", asks, key, 201, false, ""},
 		{"comes too early", "operator", "jobs", asks, "busy", 409, false, "A request with this Idempotency-Key is still running. Try again in a moment."},
-		{"is of one who may not", "viewer", "jobs", asks, key, 403, false, ""},
+		{"is of one who may not", "viewer", "jobs", asks, key, 403, false, "This needs the scope operator. The token a viewer has the scope viewer."},
 	} {
 		before := len(c.Done)
 		w := postWithKey(t, h, step.token, step.path, step.body, step.key)

@@ -34,8 +34,6 @@ type Options struct {
 	File File
 	// Doctor checks the database, the connection to it and the cluster. It is optional.
 	Doctor func(ctx context.Context) ([]Finding, error)
-	// TokenKeeper creates and revokes tokens. Without it, only the commands do.
-	TokenKeeper TokenKeeper
 	// Once makes a repeated request with the same idempotency key take effect once. Without
 	// it, keys are ignored.
 	Once IdempotencyStore
@@ -87,7 +85,7 @@ func New(opts Options, g *auth.Guard, c *cluster.Cluster) *API {
 // Routes returns the routes of the probes and of the API.
 func (s *API) Routes() []route.Route {
 	routes := slices.Concat(s.probeRoutes(), s.documentRoutes(), s.leaderRoutes(), s.eventRoutes(), s.metricRoutes(), s.alertRoutes(),
-		s.cronRoutes(), s.jobRoutes(), s.deadRoutes(), s.nodeRoutes(), s.tokenRoutes())
+		s.cronRoutes(), s.jobRoutes(), s.deadRoutes(), s.nodeRoutes(), s.tokenRoutes(), []route.Route{s.readerRoute()})
 	for i, r := range routes {
 		if r.Posts != nil {
 			routes[i].Post = s.idempotent(r, r.Post)

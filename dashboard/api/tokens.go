@@ -1,25 +1,14 @@
 package api
 
 import (
-	"cmp"
-	"context"
-	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/access"
 )
-
-// TokenKeeper creates and revokes tokens.
-type TokenKeeper interface {
-	List(ctx context.Context) ([]access.Token, error)
-	// Create returns access.ErrTaken or ErrOpen, Revoke access.ErrNotFound.
-	Create(ctx context.Context, wanted access.NewToken) (secret string, token access.Token, err error)
-	Revoke(ctx context.Context, name, by string) (access.Token, error)
-}
 
 // tokenAsk describes the token to create.
 type tokenAsk struct {
@@ -33,22 +22,6 @@ type tokenAsk struct {
 type madeToken struct {
 	access.Token
 	Secret string `json:"token,omitempty"`
-}
-
-func (a tokenAsk) wanted(by string) (wanted access.NewToken, err error) {
-	var wrong []web.FieldError
-	note := func(field string, err error) {
-		if err != nil {
-			wrong = append(wrong, web.FieldError{Pointer: "#" + web.PointerTo(field), Detail: err.Error(), Whole: field + ": " + err.Error()})
-		}
-	}
-	wanted = access.NewToken{Name: a.Name, By: by}
-	note("name", access.CheckName(a.Name))
-	wanted.Scope, err = access.ParseScope(cmp.Or(a.Scope, string(access.Viewer)))
-	note("scope", err)
-	wanted.Life, err = access.ParseLife(cmp.Or(a.Expires, access.DefaultLife))
-	note("expires", err)
-	return wanted, web.WrongFields(wrong...)
 }
 
 func (s *API) tokenRoutes() []route.Route {
@@ -71,17 +44,32 @@ func (s *API) tokenRoutes() []route.Route {
 	}))}
 }
 
+// reader is the caller of a request as the API describes it.
+type reader struct {
+	// Name is the name of the token; "anonymous" if this node requires none.
+	Name  string       `json:"name"`
+	Scope access.Scope `json:"scope"`
+	// Token reports that the caller has a token.
+	Token bool `json:"token"`
+}
+
+func (s *API) readerRoute() route.Route {
+	return get(s, "/api/v1/whoami", route.Operation{
+		ID: "getCaller", Summary: "The caller and its scope",
+		About: "Returns the name and the scope of the token of the request. If the node requires no token, the caller is anonymous and may do everything but create tokens.",
+	}, func(r *http.Request, _ *web.Query) (reader, error) {
+		if s.Tokens == nil {
+			return reader{Name: auth.Anonymous, Scope: access.Admin}, nil
+		}
+		caller := auth.CallerOf(r.Context())
+		return reader{Name: caller.Name, Scope: caller.Scope, Token: true}, nil
+	})
+}
+
 func (s *API) createToken(c *call, body tokenAsk) (made madeToken, err error) {
-	wanted, err := body.wanted(c.by)
-	if err != nil {
-		return made, err
-	}
-	made.Secret, made.Token, err = s.TokenKeeper.Create(c.Context(), wanted)
-	switch {
-	case errors.Is(err, access.ErrTaken):
-		err = web.Refuse(http.StatusConflict, fmt.Sprintf("A token %q exists. Choose another name, or revoke it first.", wanted.Name))
-	case err == nil:
-		auth.NoteAction(c.Context(), fmt.Sprintf("%s, %s", made.Name, made.Scope))
+	wanted, err := cluster.NewToken(body.Name, body.Scope, body.Expires, c.by)
+	if err == nil {
+		made.Secret, made.Token, err = s.CreateToken(c.Context(), wanted)
 	}
 	return made, err
 }

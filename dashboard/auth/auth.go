@@ -169,13 +169,20 @@ func (s *Guard) admit(of route.Route, need access.Scope, next http.HandlerFunc) 
 			r = r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{who}))
 			if !who.Scope.Covers(need) {
 				s.RecordRefused(r, of, http.StatusForbidden)
-				s.Fail(w, r, http.StatusForbidden, "")
+				s.forbidden(w, r, who, need)
 				return
 			}
 			turn.leave()
 			next(w, r)
 		}
 	}
+}
+
+// forbidden tells a caller which scope a request needs. Scopes follow from the route alone,
+// so the answer does not reveal whether a resource exists.
+func (s *Guard) forbidden(w http.ResponseWriter, r *http.Request, who access.Holder, need access.Scope) {
+	w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="forge", error="insufficient_scope", scope=%q`, need))
+	s.Fail(w, r, http.StatusForbidden, fmt.Sprintf("This needs the scope %s. The token %s has the scope %s.", need, who.Name, who.Scope))
 }
 
 // rateLimited limits the rate at which one caller uses the API.

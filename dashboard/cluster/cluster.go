@@ -72,6 +72,8 @@ type Options struct {
 	RoleOps RoleOps
 	// Silencer silences and tests alerts. Without it, neither is possible.
 	Silencer Silencer
+	// TokenKeeper creates and revokes tokens. Without it, only the commands do.
+	TokenKeeper TokenKeeper
 	// Settings returns the node's effective configuration as a tree, with secrets redacted.
 	// Without it, there is no settings page.
 	Settings func() map[string]any

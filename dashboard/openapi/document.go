@@ -290,4 +290,5 @@ var tagOfWord = map[string]string{
 	"compaction": "storage", "dead": "dead-letters",
 	"doctor": "cluster", "events": "cluster", "healthz": "node", "job-counts": "jobs", "kinds": "jobs",
 	"leader": "node", "limits": "queues", "next": "crons", "openapi.json": "node", "readyz": "node",
+	"whoami": "tokens",
 }

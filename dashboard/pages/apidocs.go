@@ -50,7 +50,7 @@ func (s *Pages) apiDocs(w http.ResponseWriter, r *http.Request) {
 		s.AnswerError(w, r, err)
 		return
 	}
-	s.writePage(w, r, http.StatusOK, view{Kind: "apidocs", Title: "API", Self: s.Self, Settings: s.Settings != nil, Body: body})
+	s.writePage(w, r, http.StatusOK, view{Kind: "apidocs", Title: "API", Self: s.Self, Body: body})
 }
 
 func newDocsBody(d openapi.Document) docsBody {

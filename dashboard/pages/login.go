@@ -4,11 +4,13 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/forge-scheduler/forge/dashboard/auth"
 	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/access"
 )
 
@@ -77,6 +79,44 @@ func (s *Pages) formLogout(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, auth.CookieOf(r, "", -1))
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
+}
+
+// loginFor returns the address of the login page that leads back to where a refused reader
+// was, or an empty string if another token would not help.
+func (s *Pages) loginFor(r *http.Request, status int) string {
+	if s.Tokens == nil || status != http.StatusUnauthorized && status != http.StatusForbidden {
+		return ""
+	}
+	return "/login?" + web.Encode("next", s.returnAddress(r))
+}
+
+// returnAddress returns the page that a request came for. A form leads back to the
+// innermost page above its address that can be read.
+func (s *Pages) returnAddress(r *http.Request) string {
+	if web.IsRead(r.Method) {
+		return r.URL.RequestURI()
+	}
+	for at := r.URL.EscapedPath(); at != "/" && at != "."; at = path.Dir(at) {
+		to, err := url.Parse(at)
+		if err != nil {
+			break
+		}
+		if _, pattern := s.readable().Handler(&http.Request{Method: http.MethodGet, URL: to}); pattern != "" {
+			return at
+		}
+	}
+	return "/"
+}
+
+// readablePages returns a router of the pages that can be read. It serves nothing.
+func (s *Pages) readablePages() *http.ServeMux {
+	mux := http.NewServeMux()
+	for _, of := range s.Routes() {
+		if of.Get != nil && !web.ForPrograms(of.Path) {
+			mux.HandleFunc("GET "+of.Path, http.NotFound)
+		}
+	}
+	return mux
 }
 
 // nextOf returns the path to continue at after the login, or "/" if path could lead to

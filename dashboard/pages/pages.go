@@ -52,6 +52,8 @@ type Pages struct {
 	hazards    *cluster.Cache[[]hazards.Hazard]
 	// docs returns the body of the page that shows the OpenAPI document.
 	docs func() (docsBody, error)
+	// readable returns the router of readablePages.
+	readable func() *http.ServeMux
 }
 
 // New returns the pages of a node. document returns the OpenAPI document.
@@ -66,6 +68,7 @@ func New(opts Options, g *auth.Guard, c *cluster.Cluster, document func() (opena
 			return newDocsBody(doc), err
 		}),
 	}
+	s.readable = sync.OnceValue(s.readablePages)
 	s.renderer = newRenderer(s.Assets)
 	s.feeds = live.NewFeeds(s.subscribe)
 	s.stored = cluster.NewCache(keepSizes, s.storage)
@@ -109,12 +112,14 @@ var pageKinds = map[string]pageKind{
 	"alerts":   {"alerts", []string{"did", "alert"}, []string{"list", "past", "told"}, (*Pages).loadAlerts},
 	"silence":  {"alertact", []string{"alert"}, nil, loadAlertAct(didSilence)},
 	"tryalert": {"alertact", []string{"alert"}, nil, loadAlertAct(didTry)},
+	"tokens":   {"tokens", []string{"did", "token"}, nil, (*Pages).loadTokens},
 	"charts":   {"charts", []string{"span"}, []string{"list"}, (*Pages).loadCharts},
 	"storage":  {"storage", nil, []string{"passes", "tables"}, (*Pages).loadStorage},
 	"cancel":   {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Cancel)},
 	"retry":    {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Retry)},
 	"discard":  {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Discard)},
 
+	"revoketoken": {"move", []string{"name"}, nil, (*Pages).loadRevoke},
 	"enqueue":     {"enqueue", []string{"kind", "raw"}, nil, (*Pages).loadEnqueue},
 	"bulkcancel":  {"bulkact", bulkKeys, nil, loadBulk(jobstore.Cancel)},
 	"bulkretry":   {"bulkact", bulkKeys, nil, loadBulk(jobstore.Retry)},
@@ -197,10 +202,10 @@ type view struct {
 	// Live is the address of the page's stream; empty if the page has none.
 	Live string
 	Self cluster.Self
-	// Who is the name of the caller; empty if none is authenticated.
-	Who string
-	// Settings reports whether there is a settings page.
-	Settings bool
+	// Reader is who reads the page; nil if the reader has to log in.
+	Reader *identity
+	// Sections is the navigation.
+	Sections []section
 	// Theme is light or dark if the reader chose one; empty means the system's theme.
 	Theme string
 	Pulse pulse
@@ -261,7 +266,7 @@ func (s *Pages) page(name string) http.HandlerFunc {
 }
 
 func (s *Pages) viewOf(kind pageKind, req *request, b body) view {
-	v := view{Kind: kind.name, Title: b.title(), Self: s.Self, Settings: s.Settings != nil, Pulse: b.pulse(), Body: b}
+	v := view{Kind: kind.name, Title: b.title(), Self: s.Self, Pulse: b.pulse(), Body: b}
 	stream := kind.stream()
 	v.Live = "/events?" + url.Values{"page": {stream.name}}.Encode()
 	if key := req.key(); key != "" && len(stream.keys) > 0 {
@@ -328,7 +333,8 @@ func (s *Pages) pageError(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (s *Pages) writePage(w http.ResponseWriter, r *http.Request, status int, v view) {
-	v.Who, v.Theme = auth.CallerOf(r.Context()).Name, themeOf(r)
+	reader := auth.CallerOf(r.Context()).Holder
+	v.Reader, v.Sections, v.Theme = s.identityOf(reader), s.sectionsFor(v.Kind, reader), themeOf(r)
 	html, err := draw(s.renderer.pages, v.Kind, v)
 	if err != nil {
 		s.Guard.Logger.ErrorContext(r.Context(), "draw a page", "page", v.Kind, "error", err)
@@ -356,12 +362,14 @@ type errorBody struct {
 	Status int
 	Name   string
 	Detail string
+	// Login is the address of the login page, for readers whose token does not suffice.
+	Login string
 }
 
 // WriteErrorPage answers a failed request of a person.
 func (s *Pages) WriteErrorPage(w http.ResponseWriter, r *http.Request, status int, detail string) {
 	name := http.StatusText(status)
-	s.writePage(w, r, status, view{Kind: "error", Title: name, Self: s.Self, Settings: s.Settings != nil, Body: errorBody{status, name, detail}})
+	s.writePage(w, r, status, view{Kind: "error", Title: name, Self: s.Self, Body: errorBody{status, name, detail, s.loginFor(r, status)}})
 }
 
 func (s *Pages) pulseOf(facts clusterFacts) pulse {

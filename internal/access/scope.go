@@ -28,6 +28,20 @@ func (s Scope) Covers(need Scope) bool {
 	return wants >= 0 && has >= wants
 }
 
+// May describes what a holder of the scope may do, as the end of a sentence about the holder.
+func (s Scope) May() string {
+	switch s {
+	case Viewer:
+		return "may read everything but tokens and the audit log"
+	case Operator:
+		return "may read everything but tokens and the audit log, and act on crons, jobs, queues, dead letters and alerts"
+	case Admin:
+		return "may read everything and do everything"
+	default:
+		return "may do nothing"
+	}
+}
+
 // ParseScope parses the name of a scope.
 func ParseScope(text string) (Scope, error) {
 	if scope := Scope(text); slices.Contains(Scopes, scope) {

@@ -75,12 +75,19 @@ func ParseLife(text string) (time.Duration, error) {
 	return life.Std(), nil
 }
 
+// The states of a token.
+const (
+	StateActive  = "active"
+	StateExpired = "expired"
+	StateRevoked = "revoked"
+)
+
 // Token describes a token without its secret.
 type Token struct {
 	ID        int64     `json:"id"`
 	Name      string    `json:"name"`
 	Scope     Scope     `json:"scope"`
-	State     string    `json:"state"` // active, expired or revoked
+	State     string    `json:"state"`
 	CreatedBy string    `json:"created_by"`
 	CreatedAt time.Time `json:"created_at"`
 	// ExpiresAt is zero for a token that does not expire.

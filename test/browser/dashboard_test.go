@@ -132,6 +132,8 @@ func everyPage(n *node) []page {
 		{"metrics", "/charts"},
 		{"storage", "/storage"},
 		{"settings", "/settings"},
+		{"tokens", "/tokens"},
+		{"token-revoke", "/tokens/reader/revoke"},
 		{"nothing", nothing},
 	}, hostilePages(n)...)
 }

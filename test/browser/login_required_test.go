@@ -2,6 +2,7 @@ package browser_test
 
 import (
 	"context"
+	"net/http"
 	"os/exec"
 	"strings"
 	"testing"
@@ -17,7 +18,7 @@ func checkLogin(t *testing.T, n *node) {
 	t.Helper()
 	guarded := n.beside("guarded")
 	guarded.await(t, guarded.launch(t, nodes.AnyPort, "FORGE_DASHBOARD_AUTH=token", "FORGE_NODE_ROLES=worker"))
-	token := n.makeToken(t, "reader")
+	token := n.makeToken(t, "visitor", "viewer")
 	checkLooks(t, guarded, []page{{"login", "/login"}})
 	for _, tab := range []context.Context{newTab(t), newPlainTab(t)} {
 		open(t, tab, guarded.url("/queues"))
@@ -33,16 +34,79 @@ func checkLogin(t *testing.T, n *node) {
 		open(t, tab, guarded.url("/queues"))
 		do(t, tab, chromedp.WaitVisible(chromedp.CSS("#token")))
 	}
+	admin := n.makeToken(t, "chief", "admin")
+	checkTokens(t, guarded, admin, newTab(t))
+	checkTokens(t, guarded, admin, newPlainTab(t))
+	checkReturnAfterLogin(t, guarded, token, admin)
+}
+
+// checkTokens does the task "make and revoke a token" from the overview on.
+func checkTokens(t *testing.T, guarded *node, admin string, tab context.Context) { //nolint:revive // the node is the test's
+	t.Helper()
+	open(t, tab, guarded.url("/"))
+	logIn(t, tab, admin)
+	awaitTrue(t, tab, `location.pathname === "/" && !!document.querySelector("nav")`)
+	k := &task{T: t, node: guarded, tab: tab}
+	k.click(`nav a[href="/tokens"]`)
+	k.sees("#act-create [name=name]")
+	do(t, tab, chromedp.SetValue(chromedp.CSS("#act-create [name=name]"), "brief"))
+	k.click("#act-create button")
+	k.sees("#secret")
+	secret := eval[string](t, tab, `document.querySelector("#secret").textContent`)
+	if status := statusAs(t, guarded, secret); status != http.StatusOK { //nolint:contextcheck // the tab's is the browser's
+		t.Errorf("the new token gets %d", status)
+	}
+	k.click(`main a[href="/tokens/brief/revoke"]`)
+	k.click("#act-move button")
+	wantSaid(t, tab, "brief is revoked.")
+	if status := statusAs(t, guarded, secret); status != http.StatusUnauthorized { //nolint:contextcheck // the tab's is the browser's
+		t.Errorf("the revoked token gets %d", status)
+	}
+	if k.clicks > mostClicks {
+		t.Errorf("it took %d clicks, want at most %d", k.clicks, mostClicks)
+	}
+}
+
+// statusAs is what the API answers to a token.
+func statusAs(t *testing.T, n *node, token string) int {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.url("/api/v1/whoami"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
+// checkReturnAfterLogin wants who may not see a page to be told why, and to be led there
+// by logging in with a token that suffices.
+func checkReturnAfterLogin(t *testing.T, guarded *node, viewer, admin string) {
+	t.Helper()
+	tab := newTab(t)
+	open(t, tab, guarded.url("/tokens?did=nothing"))
+	logIn(t, tab, viewer)
+	awaitTrue(t, tab, `document.querySelector(".lost p:not(.lost-code)")?.textContent === "This needs the scope admin. The token visitor has the scope viewer."`)
+	for _, v := range violations(t, axed(t, tab), everyRule) {
+		t.Errorf("%s (%s)", v.Help, v.ID)
+	}
+	press(t, tab, `.lost a[href^="/login?"]`)
+	logIn(t, tab, admin)
+	awaitTrue(t, tab, `location.pathname + location.search === "/tokens?did=nothing" && !!document.querySelector("#act-create")`)
 }
 
 // makeToken makes one as an administrator of the database does.
-func (n *node) makeToken(t *testing.T, name string) string {
+func (n *node) makeToken(t *testing.T, name, scope string) string {
 	t.Helper()
 	binary, err := forgeBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(t.Context(), binary, "token", "create", name, "--config", n.config)
+	command := exec.CommandContext(t.Context(), binary, "token", "create", name, "--scope", scope, "--config", n.config)
 	command.Env = append(command.Environ(), n.database)
 	token, err := command.Output()
 	if err != nil {

@@ -99,6 +99,13 @@ func checkLooks(t *testing.T, n *node, pages []page) {
 	}
 }
 
+// axed is the tab, with axe in its page.
+func axed(t *testing.T, tab context.Context) context.Context { //nolint:revive // the test comes first
+	t.Helper()
+	do(t, tab, chromedp.Evaluate[chromedp.Void](axe))
+	return tab
+}
+
 // isColoured says whether the page is light or dark, by what is behind everything.
 const isColoured = `(/\d+/.exec(getComputedStyle(document.body).backgroundColor)[0] < 128 ? "dark" : "light") === %q`
 

@@ -154,7 +154,7 @@ func checkPlainWays(t *testing.T, n *node, tab context.Context) { //nolint:reviv
 	t.Helper()
 	open(t, tab, n.url("/"))
 	ways := eval[[]string](t, tab, `[...document.querySelectorAll("nav a")].map((a) => a.getAttribute("href"))`)
-	if len(ways) != 11 {
+	if len(ways) != 12 {
 		t.Errorf("the navigation leads to %q", ways)
 	}
 	for _, way := range ways {

@@ -17,7 +17,8 @@ import (
 // routes.
 const formList = "../../dashboard/testdata/forms.txt"
 
-// presses are the forms that browsers have sent and that led on to a page.
+// presses are the forms that browsers have sent and that led on to a page, or that were
+// answered with what they created.
 var presses struct {
 	sync.Mutex
 
@@ -29,18 +30,27 @@ var presses struct {
 func recordPresses(t *testing.T, tab context.Context) { //nolint:revive // the test comes first
 	t.Helper()
 	posted := map[network.RequestID]string{}
+	press := func(id network.RequestID) {
+		presses.Lock()
+		defer presses.Unlock()
+		if presses.paths == nil {
+			presses.paths = map[string]bool{}
+		}
+		if to, ok := posted[id]; ok {
+			presses.paths[to] = true
+		}
+	}
 	if err := chromedp.Listen(tab, func(event any) {
+		if got, ok := event.(*network.EventResponseReceived); ok && got.Response.Status == http.StatusCreated {
+			press(got.RequestID) // it shows what is shown once
+			return
+		}
 		sent, ok := event.(*network.EventRequestWillBeSent)
 		if !ok {
 			return
 		}
-		if to, ok := posted[sent.RequestID]; ok && sent.RedirectResponse != nil && sent.RedirectResponse.Status == http.StatusSeeOther {
-			presses.Lock()
-			defer presses.Unlock()
-			if presses.paths == nil {
-				presses.paths = map[string]bool{}
-			}
-			presses.paths[to] = true
+		if sent.RedirectResponse != nil && sent.RedirectResponse.Status == http.StatusSeeOther {
+			press(sent.RequestID)
 		}
 		delete(posted, sent.RequestID)
 		if at, err := url.Parse(sent.Request.URL); err == nil && sent.Request.Method == http.MethodPost {

@@ -31,12 +31,16 @@ func (File) CheckAlerts() ([]alerts.Problem, error) {
 
 func (File) ExportAlerts() ([]byte, error) { return []byte("groups: []\n"), nil }
 
-// Keeper has one token, ci.
+// Keeper has the tokens ci and backup, and one that is revoked, old.
 type Keeper struct{ *Cluster }
 
 func (f Keeper) List(context.Context) ([]access.Token, error) {
 	return Read(f.Cluster, func() []access.Token {
-		return []access.Token{{ID: 1, Name: "ci", Scope: access.Viewer, State: "active", CreatedAt: Epoch}}
+		return []access.Token{
+			{ID: 3, Name: "backup", Scope: access.Admin, State: access.StateActive, CreatedAt: Epoch, CreatedBy: "ada"},
+			{ID: 1, Name: "ci", Scope: access.Viewer, State: access.StateActive, CreatedAt: Epoch, CreatedBy: "ada", ExpiresAt: Epoch.Add(time.Hour)},
+			{ID: 2, Name: "old", Scope: access.Viewer, State: access.StateRevoked, CreatedAt: Epoch, RevokedAt: Epoch, RevokedBy: "bob"},
+		}
 	})
 }
 

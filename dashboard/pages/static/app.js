@@ -297,6 +297,15 @@
     setTimeout(() => { button.textContent = name; }, 2000);
   };
 
+  // A form is sent once, even if its button is pressed twice.
+  document.addEventListener('submit', (event) => {
+    const form = event.target;
+    if (form.getAttribute('method') !== 'post') return;
+    if ('sent' in form.dataset) { event.preventDefault(); return; }
+    form.dataset.sent = '';
+    setTimeout(() => { delete form.dataset.sent; }, 3000);
+  });
+
   document.addEventListener('DOMContentLoaded', () => {
     for (const button of document.querySelectorAll('[data-copy]')) {
       button.hidden = false;
