@@ -20,6 +20,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/pages"
 	"github.com/forge-scheduler/forge/internal/access"
+	"github.com/forge-scheduler/forge/internal/activity"
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/compactor"
@@ -146,6 +147,7 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 				Queues:     jobStore,
 				Dead:       jobStore,
 				Events:     eventstore.New(n.pool),
+				Activity:   activity.New(n.pool),
 				Compaction: compactor.NewStore(n.pool),
 				History:    aggregator.NewStore(n.pool),
 				Alerts:     alerts.New(n.pool),

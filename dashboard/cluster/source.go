@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/activity"
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/compactor"
@@ -123,6 +124,15 @@ type Events interface {
 	CheckTypes(ctx context.Context, types []string) error
 }
 
+// Activity reads the event log and the audit log as one stream.
+type Activity interface {
+	// Find returns a page of the entries that match a query, newest first.
+	Find(ctx context.Context, q activity.Query) (activity.Page, error)
+	// Follow calls emit with the newest entries and then with each new one, oldest first,
+	// until ctx ends.
+	Follow(ctx context.Context, q activity.Query, emit func([]activity.Entry) error) error
+}
+
 // Compaction reads the passes of the log compactor.
 type Compaction interface {
 	// Status returns at most limit passes, newest first, and the sizes of the tables.
@@ -142,6 +152,7 @@ type Source struct {
 	Queues     Queues
 	Dead       DeadLetters
 	Events     Events
+	Activity   Activity
 	History    History
 	Alerts     Alerts
 	Compaction Compaction

@@ -34,6 +34,7 @@ var sections = []section{
 	{Path: "/nodes", Name: "Nodes", Key: "n", kinds: []string{"nodes"}},
 	{Path: "/leaders", Name: "Leadership", Key: "l", kinds: []string{"leaders", "incident"}},
 	{Path: "/alerts", Name: "Alerts", Key: "a", kinds: []string{"alerts"}},
+	{Path: "/activity", Name: "Activity", Key: "e", kinds: []string{"activity"}},
 	{Path: "/charts", Name: "Metrics", Key: "m", kinds: []string{"charts"}},
 	{Path: "/storage", Name: "Storage", Key: "t", kinds: []string{"storage"}},
 	{Path: "/settings", Name: "Settings", Key: "s", kinds: []string{"settings"}, there: func(s *Pages) bool { return s.Settings != nil }},

@@ -18,6 +18,7 @@ func (s *Pages) Routes() []route.Route {
 		{Path: "/crons/{name}", Get: s.page("cron"), Read: route.Viewer},
 		{Path: "/jobs", Get: s.page("jobs"), Read: route.Viewer},
 		{Path: "/jobs/{id}", Get: s.page("job"), Read: route.Viewer},
+		{Path: "/activity", Get: s.page("activity"), Read: route.Viewer},
 		{Path: "/queues", Get: s.page("queues"), Read: route.Viewer},
 		{Path: "/alerts", Get: s.page("alerts"), Read: route.Viewer},
 		{Path: "/charts", Get: s.page("charts"), Read: route.Viewer},

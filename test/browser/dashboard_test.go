@@ -131,6 +131,7 @@ func everyPage(n *node) []page {
 		{"alert-test", "/alerts/quiet/test"},
 		{"metrics", "/charts"},
 		{"storage", "/storage"},
+		{"activity", "/activity"},
 		{"settings", "/settings"},
 		{"tokens", "/tokens"},
 		{"token-revoke", "/tokens/reader/revoke"},

@@ -70,7 +70,7 @@ func checkKeys(t *testing.T, n *node) {
 	awaitTrue(t, tab, `!document.querySelector("#keys").open`)
 	for key, path := range map[string]string{
 		"c": "/crons", "j": "/jobs", "q": "/queues", "d": "/dead", "n": "/nodes", "l": "/leaders",
-		"a": "/alerts", "m": "/charts", "t": "/storage", "s": "/settings", "k": "/tokens", "o": "/",
+		"a": "/alerts", "m": "/charts", "t": "/storage", "e": "/activity", "s": "/settings", "k": "/tokens", "o": "/",
 	} {
 		if !slices.Contains(listed, "g "+key) {
 			t.Errorf("g %s is not among the keys %q", key, listed)

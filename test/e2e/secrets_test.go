@@ -103,7 +103,7 @@ func TestSecretsStayUnseen(t *testing.T) {
 		t.Error("who runs the job has the secret among its arguments")
 	}
 	for _, where := range []string{
-		"the database", "the log", "/metrics", "/metrics/cluster", "/api/v1/jobs", "/api/v1/settings", "/api/v1/events", "/api/v1/audit", "/settings", "/nodes", "/leaders", "/storage",
+		"the database", "the log", "/metrics", "/metrics/cluster", "/api/v1/jobs", "/api/v1/settings", "/api/v1/events", "/api/v1/audit", "/api/v1/activity", "/activity", "/settings", "/nodes", "/leaders", "/storage",
 		"/alerts/always/silence", "/crons/leaks/backfill", "/events?page=overview", "/events?page=nodes", "forge config show", "forge token list -o json", "forge audit -o json",
 	} {
 		if !strings.Contains(seen[where], planted) {

@@ -55,6 +55,7 @@ var owners = map[string]string{
 // reads are the tables that a package's statements read together with tables of its own,
 // in one snapshot or under one lock.
 var reads = map[string][]string{
+	"internal/activity":   {"forge_audit", "forge_events"},
 	"internal/aggregator": {"forge_config", "forge_leaders", "forge_nodes"},
 	"internal/jobstore":   {"forge_config", "forge_leaders", "forge_nodes"}, // claims check the term and the node
 	"internal/nodestore":  {"forge_claims", "forge_leaders", "forge_metrics_nodes", "river_job"},

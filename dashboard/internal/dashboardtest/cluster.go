@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/access"
+	"github.com/forge-scheduler/forge/internal/activity"
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/compactor"
@@ -46,6 +47,36 @@ func (f Events) CheckTypes(_ context.Context, types []string) error {
 	return nil
 }
 
+// Find returns the newest entries of both logs, whatever the filter.
+func (f Activity) Find(_ context.Context, q activity.Query) (activity.Page, error) {
+	entries, err := Read(f.Cluster, func() (all []activity.Entry) {
+		f.Asks = append(f.Asks, q)
+		for _, e := range f.Events {
+			all = append(all, activity.Entry{Log: activity.Events, ID: e.ID, At: e.At, Type: e.Type, NodeID: e.NodeID, Role: e.Role, Term: e.Term, Data: e.Data})
+		}
+		for _, e := range f.Audit {
+			if !q.NoAudit {
+				all = append(all, activity.Entry{Log: activity.Audit, ID: e.ID, At: e.At, Type: e.Action, By: e.Actor, Source: e.Source, Object: e.Object, Outcome: e.Outcome, Detail: e.Detail})
+			}
+		}
+		return all[:min(len(all), q.Limit)]
+	})
+	return activity.Page{Entries: entries}, err
+}
+
+// Follow emits the entries that Find returns, and no others.
+func (f Activity) Follow(ctx context.Context, q activity.Query, emit func([]activity.Entry) error) error {
+	page, err := f.Find(ctx, q)
+	if err == nil {
+		err = emit(page.Entries)
+	}
+	if err == nil {
+		<-ctx.Done()
+		err = ctx.Err()
+	}
+	return err
+}
+
 // AuditLines returns the audit log, one line for each entry.
 func (c *Cluster) AuditLines() (lines []string) {
 	for _, e := range c.Audit {
@@ -76,6 +107,8 @@ type Cluster struct {
 	Logs    []jobstore.LogChunk
 	counts  []jobstore.Count
 	Events  []eventstore.Event
+	// Asks are the queries of the activity.
+	Asks    []activity.Query
 	Passes  []compactor.Pass
 	Told    []alerts.Notification
 	Windows []aggregator.Row
@@ -157,6 +190,7 @@ type (
 	Crons      struct{ *Cluster }
 	Jobs       struct{ *Cluster }
 	Events     struct{ *Cluster }
+	Activity   struct{ *Cluster }
 	Compaction struct{ *Cluster }
 	Queues     struct{ *Cluster }
 )

@@ -1,0 +1,59 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/dashboard/live"
+	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/activity"
+	"github.com/forge-scheduler/forge/internal/filter"
+)
+
+// activityRoutes returns the route of the activity.
+func (s *API) activityRoutes() []route.Route {
+	o := route.Operation{
+		ID: "listActivity", Summary: "List events and audit entries in one stream, newest first",
+		About: "Returns what has happened in the cluster and who did it. The entries of the audit log require the scope admin; others get only events. A page may hold fewer entries than the limit although others follow.",
+		Query: slices.Concat([]route.Parameter{
+			route.Text("filter", "Only entries that match all of these terms, such as type:config_* node:node-2 by:ada since:2h. The keys are "+keysOf(activity.Keys)+"."),
+		}, route.Paged, []route.Parameter{
+			route.Flag("follow", "Continue with new entries, oldest first, one object per line (application/x-ndjson)."),
+		}),
+		Reply: reply[web.List[activity.Entry]](http.StatusOK), Also: []route.Reply{linesOf[activity.Entry]()},
+	}
+	return []route.Route{{Path: "/api/v1/activity", Read: route.Viewer, Gets: &o, Get: s.checked(&o, s.activity)}}
+}
+
+// keysOf lists the names of the keys of a filter.
+func keysOf(keys []filter.Key) string {
+	names := make([]string, len(keys))
+	for i, key := range keys {
+		names[i] = key.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+func (s *API) activity(w http.ResponseWriter, r *http.Request, q *web.Query) {
+	query, err := cluster.ActivityQuery(q, auth.CallerOf(r.Context()).Scope)
+	if err == nil && q.Flag("follow") {
+		live.Follow(s.Guard, w, r, func(ctx context.Context, send func([]activity.Entry) error) error {
+			return s.Source.Activity.Follow(ctx, query, send)
+		})
+		return
+	}
+	var page activity.Page
+	if err == nil {
+		page, err = s.Source.Activity.Find(r.Context(), query)
+	}
+	next := ""
+	if !page.Next.IsZero() {
+		next = q.Next("before", page.Next.String())
+	}
+	s.answer(w, r, http.StatusOK, web.ListOf(page.Entries, next), err)
+}

@@ -1,0 +1,283 @@
+package pages
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/forge-scheduler/forge/dashboard/charts"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/access"
+	"github.com/forge-scheduler/forge/internal/activity"
+	"github.com/forge-scheduler/forge/internal/argschema"
+	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/filter"
+)
+
+// activityFields are the fields of the form, each of which adds a term to the filter.
+var activityFields = []string{"type", "node", "role", "cron", "by", "text", "since", "until"}
+
+type activityBody struct {
+	base
+	// Text is the filter, Keys are its keys, Terms what the bar suggests.
+	Text  string
+	Keys  []filter.Key
+	Terms []suggestion
+	Tabs  []tab
+	Rows  []activityRow
+	// Older leads to the next page. Partial reports that the search was not completed.
+	Older   string
+	Newest  string
+	Partial bool
+}
+
+func (s *Pages) loadActivity(ctx context.Context, req *request) (body, error) {
+	where := activityWhere(req)
+	if err := req.err(); err != nil {
+		return nil, err
+	}
+	q := req.Query
+	q.Values = maps.Clone(q.Values)
+	q.Values.Set("filter", where.String())
+	query, err := cluster.ActivityQuery(&q, req.scope)
+	if err != nil {
+		return nil, err
+	}
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page, err := s.Source.Activity.Find(ctx, query)
+	if err != nil {
+		return nil, fmt.Errorf("read the activity: %w", err)
+	}
+	b := &activityBody{
+		base: base{name: "Activity", beat: s.pulseOf(facts), past: !query.Before.IsZero()},
+		Text: where.String(), Keys: activity.Keys,
+		Terms: activityTerms(map[string][]string{"type": eventstore.Types(), "node": nodesOf(facts.nodes), "role": s.Roles}),
+		Tabs:  activityTabs(where, !query.NoAudit), Newest: activityPath(where, ""),
+	}
+	for i := range page.Entries {
+		b.Rows = append(b.Rows, newActivityRow(facts, &page.Entries[i]))
+	}
+	if !page.Next.IsZero() {
+		b.Older, b.Partial = activityPath(where, page.Next.String()), len(page.Entries) < query.Limit
+	}
+	return b, nil
+}
+
+// activityWhere returns the filter of the page: the text in the bar, narrowed by the fields of
+// the form.
+func activityWhere(req *request) *filter.Filter {
+	texts := []string{req.Values.Get("filter")}
+	for _, key := range activityFields {
+		if value := strings.TrimSpace(req.Values.Get(key)); value != "" {
+			texts = append(texts, filter.Written(key, value).String())
+		}
+	}
+	where, err := filter.Parse(strings.Join(texts, " "), activity.Keys)
+	if err != nil {
+		req.Errs = append(req.Errs, err)
+	}
+	return where
+}
+
+// activityTerms returns what the bar suggests.
+func activityTerms(known map[string][]string) (terms []suggestion) {
+	for _, key := range activity.Keys {
+		values := slices.Concat(key.Values, known[key.Name])
+		for _, value := range values {
+			terms = append(terms, suggestion{filter.Is(key.Name, value).String(), key.About})
+		}
+		if len(values) == 0 {
+			terms = append(terms, suggestion{key.Name + ":" + key.Example, key.About})
+		}
+	}
+	return terms
+}
+
+func activityPath(where *filter.Filter, before string) string {
+	return strings.TrimSuffix("/activity?"+web.Encode("filter", where.String(), "before", before), "?")
+}
+
+// configTypes is the term of the events of configurations.
+var configTypes = filter.Written("type", "config_*")
+
+// activityTabs select one of the logs, or the events of configurations.
+func activityTabs(where *filter.Filter, audit bool) []tab {
+	var rest, selects []filter.Term
+	for _, t := range where.Terms() {
+		switch {
+		case t.Key == "log", t.String() == configTypes.String():
+			selects = append(selects, t)
+		default:
+			rest = append(rest, t)
+		}
+	}
+	link := func(name string, more ...filter.Term) tab {
+		current := filter.New(more...).String() == filter.New(selects...).String()
+		return tab{Name: name, Path: activityPath(filter.New(append(more, rest...)...), ""), Current: current}
+	}
+	tabs := []tab{link("all"), link("configuration", configTypes), link("events", filter.Is("log", activity.Events))}
+	if audit {
+		tabs = append(tabs, link("audit log", filter.Is("log", activity.Audit)))
+	}
+	return tabs
+}
+
+// activityRow is an entry as the page shows it.
+type activityRow struct {
+	Key  string
+	At   format.Stamp
+	What string
+	Tone string
+	Node charts.Node
+	// Links are the role, cron, job and others that the entry is about.
+	Links []fact
+	By    string
+	More  string
+}
+
+// badEvents are the events of failures.
+var badEvents = []string{eventstore.NodeDead, eventstore.ClusterDegraded, eventstore.ConfigRejected, eventstore.NotificationFailed}
+
+func newActivityRow(facts clusterFacts, e *activity.Entry) activityRow {
+	row := activityRow{
+		Key: e.Log + "-" + strconv.FormatInt(e.ID, 10), At: format.NewStamp(format.ModeAgo, facts.now, e.At),
+		Node: facts.colors.Node(e.NodeID), By: format.PlainText(e.By),
+	}
+	if e.Log == activity.Audit {
+		row.What, row.Links = e.Type, auditLinks(e)
+		row.More = strings.TrimSpace(e.Outcome + " " + e.Detail)
+		if e.Source != "" {
+			row.By += " from " + format.PlainText(e.Source)
+		}
+		if e.Outcome == access.Refused || e.Outcome == access.Failed {
+			row.Tone = "bad"
+		}
+		return row
+	}
+	row.What = format.Capital(strings.ReplaceAll(e.Type, "_", " "))
+	if slices.Contains(badEvents, e.Type) {
+		row.Tone = "bad"
+	}
+	if e.Role != "" {
+		row.Links = append(row.Links, fact{roleTitle(e.Role), "/leaders?" + web.Encode("role", e.Role)})
+	}
+	row.addData(e.Data)
+	if e.Term != 0 {
+		row.More = strings.TrimPrefix(row.More+", term "+strconv.FormatInt(e.Term, 10), ", ")
+	}
+	return row
+}
+
+// auditLinks returns what an action was for.
+func auditLinks(e *activity.Entry) []fact {
+	object, _, _ := strings.Cut(e.Object, " ")
+	if object == "" {
+		return nil
+	}
+	path := ""
+	switch kind, _, _ := strings.Cut(e.Type, "."); kind {
+	case "cron":
+		path = CronPath(object)
+	case "job":
+		if id, err := cluster.JobID(object); err == nil {
+			path = jobPath(id)
+		}
+	}
+	return []fact{{format.PlainText(e.Object), path}}
+}
+
+// linked are the facts of events that lead to a page.
+var linked = []struct {
+	key  string
+	path func(value string) string
+}{
+	{"cron", CronPath},
+	{"job_id", func(id string) string { return "/jobs/" + id }},
+	{"queue", func(string) string { return "/queues" }},
+	{"alert", func(string) string { return "/alerts" }},
+}
+
+// longestFact bounds the text of a fact in characters, mostFacts the number of values of a list.
+const (
+	longestFact = 120
+	mostFacts   = 5
+)
+
+// addData adds the facts of an event.
+func (r *activityRow) addData(data json.RawMessage) {
+	var told map[string]any
+	decoder := json.NewDecoder(strings.NewReader(string(data)))
+	decoder.UseNumber()
+	if argschema.CheckDepth(data) != nil || decoder.Decode(&told) != nil {
+		return // written by another program
+	}
+	delete(told, "by")
+	for _, link := range linked {
+		if value := factText(told[link.key]); value != "" {
+			r.Links = append(r.Links, fact{value, link.path(value)})
+			delete(told, link.key)
+		}
+	}
+	var words []string
+	for _, key := range slices.Sorted(maps.Keys(told)) {
+		if text := factWords(key, told[key]); text != "" {
+			words = append(words, text)
+		}
+	}
+	r.More = strings.Join(words, ", ")
+}
+
+// factWords describes a fact of an event.
+func factWords(key string, value any) string {
+	text := factText(value)
+	name, isMS := strings.CutSuffix(key, "_ms")
+	if number, ok := value.(json.Number); ok && isMS {
+		if ms, err := number.Float64(); err == nil {
+			key, text = name, format.Millis(ms)
+		}
+	}
+	switch {
+	case text == "":
+		return ""
+	case key == "reason" || key == "causes" || key == "error":
+		return strings.ReplaceAll(text, "_", " ")
+	default:
+		return format.PlainText(strings.ReplaceAll(key, "_", " ")) + " " + text
+	}
+}
+
+// factText returns a value as a text of bounded length; empty for an empty value.
+func factText(value any) string {
+	var text string
+	switch value := value.(type) {
+	case nil:
+		return ""
+	case string:
+		text = value
+	case []any:
+		var all []string
+		for _, item := range value[:min(len(value), mostFacts)] {
+			all = append(all, factText(item))
+		}
+		if rest := len(value) - len(all); rest > 0 {
+			all = append(all, fmt.Sprintf("%d more", rest))
+		}
+		text = strings.Join(all, ", ")
+	default:
+		text = settingText(value)
+	}
+	short := []rune(format.PlainText(text))
+	if len(short) > longestFact {
+		short = append(short[:longestFact-1], '…')
+	}
+	return string(short)
+}

@@ -1,0 +1,169 @@
+// Package activity reads the event log and the audit log as one stream: what has happened in
+// the cluster, who did it, and which requests were refused.
+//
+// Rows are ordered by their time. A page is read through an index of the event log if the
+// filter names a type, node, role or cron. Other terms are checked row by row, for a limited
+// time: a page may then hold fewer entries than the limit although others follow.
+package activity
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/filter"
+	"github.com/forge-scheduler/forge/internal/postgres"
+)
+
+// The logs that entries come from.
+const (
+	Events = "events"
+	Audit  = "audit"
+)
+
+// Keys are the keys of the filters of entries.
+var Keys = []filter.Key{
+	{Name: "log", Type: filter.Choice, Values: []string{Events, Audit}, Example: Audit, About: "the event log or the audit log"},
+	{Name: "type", Example: eventstore.ConfigApplied, About: "the type of the event, or the action"},
+	{Name: "node", Example: "node-2", About: "the node"},
+	{Name: "role", Example: "scheduler", About: "the role"},
+	{Name: "cron", Example: "nightly*", About: "the cron"},
+	{Name: "by", Example: "ada", About: "a part of who did it or from where, in any case"},
+	{Name: "text", Example: "timeout", About: "a part of any field, in any case"},
+	{Name: "since", Type: filter.Instant, Example: "2h", About: "entries since then"},
+	{Name: "until", Type: filter.Instant, Example: "1h", About: "entries until then"},
+}
+
+// Entry is an event or an entry of the audit log. Fields that do not apply are empty.
+type Entry struct {
+	// Log is Events or Audit. ID is unique in its log.
+	Log string    `json:"log"`
+	ID  int64     `json:"id"`
+	At  time.Time `json:"at"`
+	// Type is the type of the event, or the action of the audit entry.
+	Type   string `json:"type"`
+	NodeID string `json:"node_id,omitempty"`
+	Role   string `json:"role,omitempty"`
+	Term   int64  `json:"term,omitempty"`
+	// By is who did it; empty for events that nobody requested.
+	By string `json:"by,omitempty"`
+	// Source, Object, Outcome and Detail are those of an audit entry.
+	Source  string `json:"source,omitempty"`
+	Object  string `json:"object,omitempty"`
+	Outcome string `json:"outcome,omitempty"`
+	Detail  string `json:"detail,omitempty"`
+	// Data holds the facts of an event.
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// Place is a position between two entries; the zero Place is before the newest one.
+type Place struct {
+	at  time.Time
+	log string
+	id  int64
+}
+
+func (e *Entry) place() Place { return Place{e.At, e.Log, e.ID} }
+
+// IsZero reports whether no entry is newer.
+func (p Place) IsZero() bool { return p.at.IsZero() }
+
+// compare orders places from the newest to the oldest.
+func (p Place) compare(other Place) int {
+	return cmp.Or(other.at.Compare(p.at), strings.Compare(other.log, p.log), cmp.Compare(other.id, p.id))
+}
+
+// String returns the place in the form that ParsePlace reads; empty for the zero Place.
+func (p Place) String() string {
+	if p.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%d-%s-%d", p.at.UnixMicro(), p.log, p.id)
+}
+
+// maxMicros bounds the time of a place: the end of the year 9999.
+const maxMicros = 253402300799999999
+
+// ParsePlace parses the text of a place; an empty text is the zero Place.
+func ParsePlace(text string) (Place, error) {
+	if text == "" {
+		return Place{}, nil
+	}
+	parts := strings.Split(text, "-")
+	if len(parts) == 3 && (parts[1] == Events || parts[1] == Audit) {
+		micros, err := strconv.ParseUint(parts[0], 10, 63)
+		id, errID := strconv.ParseUint(parts[2], 10, 63)
+		if err == nil && errID == nil && micros <= maxMicros {
+			return Place{time.UnixMicro(int64(micros)), parts[1], int64(id)}, nil //nolint:gosec // at most 63 bits
+		}
+	}
+	return Place{}, fmt.Errorf("%q is no position in the activity", text)
+}
+
+// Query selects entries.
+type Query struct {
+	// Where is a filter with Keys.
+	Where *filter.Filter
+	// NoAudit leaves out the audit log.
+	NoAudit bool
+	// Before is where the page starts.
+	Before Place
+	Limit  int
+
+	// after leaves out older entries.
+	after time.Time
+}
+
+// Page is a part of the stream, newest first.
+type Page struct {
+	Entries []Entry
+	// Next is where the next page starts; zero: this is the last one.
+	Next Place
+}
+
+// Store reads both logs of a database.
+type Store struct{ db postgres.DB }
+
+// New returns the store of a database.
+func New(db postgres.DB) *Store { return &Store{db} }
+
+// Find returns a page of the entries that match a query.
+func (s *Store) Find(ctx context.Context, q Query) (Page, error) {
+	if q.Limit < 1 {
+		return Page{}, nil
+	}
+	sources, err := s.sources(ctx, q)
+	if err != nil {
+		return Page{}, err
+	}
+	var page Page
+	// end is how far all sources were read; zero: to their ends.
+	var end Place
+	began := time.Now()
+	for _, from := range sources {
+		found, next, err := s.search(ctx, from, q.Limit, began)
+		if err != nil {
+			return Page{}, err
+		}
+		page.Entries = append(page.Entries, found...)
+		if !next.IsZero() && (end.IsZero() || next.compare(end) < 0) {
+			end = next
+		}
+	}
+	slices.SortFunc(page.Entries, func(a, b Entry) int { return a.place().compare(b.place()) })
+	if !end.IsZero() {
+		page.Entries = slices.DeleteFunc(page.Entries, func(e Entry) bool { return e.place().compare(end) > 0 })
+	}
+	page.Next = end
+	if len(page.Entries) > q.Limit {
+		page.Entries = page.Entries[:q.Limit]
+		page.Next = page.Entries[q.Limit-1].place()
+	}
+	return page, nil
+}
