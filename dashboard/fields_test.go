@@ -39,7 +39,7 @@ func TestEveryWrongFieldIsNamed(t *testing.T) {
 		}},
 		{"bulk/dead/retry", `{"older_than": "soon", "newer_than": "now", "all": true}`, []string{
 			"#/older_than: must be a duration such as 90s, 6h or 2d", "#/newer_than: must be a duration such as 90s, 6h or 2d",
-			"#: one or more of ids, group, kind, error, older_than and newer_than are required, or all alone",
+			"#: one or more of ids, group, kind, error, older_than, newer_than and filter are required, or all alone",
 		}},
 		{"bulk/dead/retry", `{"ids": [1, 9223372036854775808], "all": "yes"}`, []string{
 			"#/ids: must be a list, each of it a whole number (got [1, 9223372036854775808])", `#/all: must be true or false (got "yes")`,

@@ -21,7 +21,10 @@ func (a *app) deadCommand() *cobra.Command {
 }
 
 // deadFlags are the filter's flags as given.
-type deadFlags struct{ kind, failure, older, newer string }
+type deadFlags struct {
+	kind, failure, older, newer string
+	where                       whereFlag
+}
 
 func (f *deadFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
@@ -29,13 +32,16 @@ func (f *deadFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.failure, "error", "", "only jobs whose error contains this text")
 	flags.StringVar(&f.older, "older-than", "", "only jobs that died longer ago than this, such as 6h or 2d")
 	flags.StringVar(&f.newer, "newer-than", "", "only jobs that died since then")
+	f.where.addTo(flags, jobstore.DeadKeys, "jobs", "kind:send* node:node-2 error:timeout since:2h", "jobs.md")
 }
 
-func (f *deadFlags) given() bool { return *f != deadFlags{} }
+func (f *deadFlags) given() bool {
+	return f.kind != "" || f.failure != "" || f.older != "" || f.newer != "" || f.where.Filter != nil
+}
 
 // filter returns the filter of the flags and of the arguments, which are job ids or one group.
 func (f *deadFlags) filter(args []string) (filter jobstore.DeadFilter, err error) {
-	filter = jobstore.DeadFilter{Kind: f.kind, Error: f.failure}
+	filter = jobstore.DeadFilter{Kind: f.kind, Error: f.failure, Where: f.where.Filter}
 	for _, flag := range []struct {
 		name, text string
 		value      *time.Duration
@@ -73,7 +79,8 @@ func (a *app) deadListCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: "list [GROUP]", Short: "List dead letters by kind and error, or the jobs of a group", Args: cobra.MaximumNArgs(1),
-		Example: "  forge dead list\n  forge dead list d28cfe5c16a\n  forge dead list --jobs --kind report --newer-than 1d",
+		Example: "  forge dead list\n  forge dead list d28cfe5c16a\n  forge dead list --jobs --kind report --newer-than 1d\n" +
+			"  forge dead list --filter 'kind:send* error:timeout since:2h'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			filter, err := flags.filter(args)
 			if err != nil {
@@ -160,7 +167,7 @@ func (a *app) deadActCommand(action jobstore.Action, short string) *cobra.Comman
 			case all && (len(args) > 0 || flags.given()):
 				return usageError(errors.New("--all cannot be combined with ids, a group or a filter"))
 			case !all && len(args) == 0 && !flags.given():
-				return usageError(errors.New("which dead letters? Name ids, a group or a filter (--kind, --error, --older-than, --newer-than), or use --all"))
+				return usageError(errors.New("which dead letters? Name ids, a group or a filter (--kind, --error, --older-than, --newer-than, --filter), or use --all"))
 			}
 			filter, err := flags.filter(args)
 			if err != nil {

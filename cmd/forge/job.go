@@ -24,7 +24,7 @@ func (a *app) jobCommand() *cobra.Command {
 
 func (a *app) jobListCommand() *cobra.Command {
 	filter := jobstore.Filter{Args: jobstore.WholeArgs}
-	var where jobWhere
+	var where whereFlag
 	cmd := &cobra.Command{
 		Use: "list", Short: "List jobs, newest first", Args: cobra.NoArgs,
 		Example: "  forge job list --state discarded --kind report\n  forge job list --cron nightly-report -n 5\n" +
@@ -47,7 +47,7 @@ func (a *app) jobListCommand() *cobra.Command {
 	flags.StringVar(&filter.Kind, "kind", "", "only jobs of this kind")
 	flags.StringVar(&filter.Queue, "queue", "", "only jobs of this queue")
 	flags.StringVar(&filter.Cron, "cron", "", "only runs of this cron")
-	where.addTo(flags)
+	where.addJobs(flags)
 	flags.Int64Var(&filter.BeforeID, "before", 0, "only jobs with a lower id, for the next page")
 	flags.IntVarP(&filter.Limit, "limit", "n", 30, "at most this many")
 	return cmd

@@ -51,7 +51,7 @@ func (a *app) jobDiscardCommand() *cobra.Command {
 
 func (a *app) jobActCommand(action jobstore.Action, short, long string) *cobra.Command {
 	var many bulk
-	var where jobWhere
+	var where whereFlag
 	cmd := &cobra.Command{
 		Use: string(action) + " ID...", Short: short, Args: cobra.ArbitraryArgs,
 		Long: long + "\n\nSelect jobs by their ids or by a filter. If a job cannot be changed, the command prints the reason and\n" +
@@ -80,7 +80,7 @@ func (a *app) jobActCommand(action jobstore.Action, short, long string) *cobra.C
 	flags.StringVar(&many.filter.Kind, "kind", "", "all jobs of this kind")
 	flags.StringVar(&many.filter.Queue, "queue", "", "all jobs of this queue")
 	flags.StringVar(&many.filter.Cron, "cron", "", "all runs of this cron")
-	where.addTo(flags)
+	where.addJobs(flags)
 	flags.BoolVar(&many.dryRun, "dry-run", false, "with a filter: only print how many jobs match")
 	flags.BoolVar(&many.yes, "yes", false, "with a filter: do not ask")
 	return cmd

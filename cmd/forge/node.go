@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
@@ -20,17 +21,20 @@ func (a *app) nodeCommand() *cobra.Command {
 }
 
 func (a *app) nodeListCommand() *cobra.Command {
-	return &cobra.Command{
+	var where whereFlag
+	cmd := &cobra.Command{
 		Use: "list", Short: "List the nodes", Args: cobra.NoArgs,
-		Example: "  forge node list -o wide",
+		Example: "  forge node list -o wide\n  forge node list --filter 'state:active tag:zone=eu*'",
 		RunE: listed(a, nodeColumns, func(ctx context.Context, pool *pgxpool.Pool, _ []string) ([]nodeLine, error) {
 			nodes, err := nodestore.New(pool).List(ctx)
 			if err != nil {
 				return nil, err
 			}
-			return withDrift(ctx, pool, nodes)
+			return withDrift(ctx, pool, nodestore.FilterTable.Select(where.Filter, time.Time{}, nodes))
 		}),
 	}
+	where.addTo(cmd.Flags(), nodestore.FilterTable.Keys(), "nodes", "state:active tag:zone=eu*", "operations.md")
+	return cmd
 }
 
 // nodeLine is a node with the difference of its file from the configuration in force.

@@ -75,6 +75,7 @@ func (s *API) cronRoutes() []route.Route {
 			ID: "listCrons", Summary: "List the crons by name", About: "Returns the crons that match the filter, by name.",
 			Query: slices.Concat([]route.Parameter{
 				route.Text("q", "Only crons with this text in their name or job."), route.Among("is", "Only crons in this state.", cluster.CronFilters...),
+				filterParameter("cron:nightly* next:<1h", cronstore.FilterTable.Keys()),
 			}, route.Paged),
 		}, s.listCrons),
 		get(s, "/api/v1/crons/{name}", route.Operation{
@@ -129,8 +130,11 @@ func (s *API) listCrons(r *http.Request, q *web.Query) (page web.List[CronItem],
 	if err != nil {
 		return page, err
 	}
-	filter := cluster.NewCronFilter(q.Values)
-	outlined, after := filter.Page(all.At(s.Now()), filter.Named(all.Crons), q.Limit())
+	filter, at := cluster.NewCronFilter(q), all.At(s.Now())
+	if err := q.Err(); err != nil {
+		return page, err
+	}
+	outlined, after := filter.Page(at, filter.Select(at, all.Crons), q.Limit())
 	crons, err := s.ReadCrons(r.Context(), outlined)
 	items := make([]CronItem, len(crons))
 	for i, c := range crons {

@@ -11,6 +11,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/config"
+	search "github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
@@ -22,23 +23,29 @@ type deadAsk struct {
 	Error     string  `json:"error"`
 	OlderThan string  `json:"older_than"`
 	NewerThan string  `json:"newer_than"`
-	All       bool    `json:"all"`
-	DryRun    bool    `json:"dry_run"`
+	// Filter narrows the other fields, as in the lists.
+	Filter string `json:"filter"`
+	All    bool   `json:"all"`
+	DryRun bool   `json:"dry_run"`
 }
 
 // filter returns the filter. A filter that names all dead letters must say so with all.
 func (a deadAsk) filter() (filter jobstore.DeadFilter, err error) {
 	filter, wrong := a.parts()
-	named := a.IDs != nil || a.Group != "" || a.Kind != "" || a.Error != "" || a.OlderThan != "" || a.NewerThan != ""
+	named := a.IDs != nil || a.Group != "" || a.Kind != "" || a.Error != "" || a.OlderThan != "" || a.NewerThan != "" || a.Filter != ""
 	if named == a.All {
-		wrong = append(wrong, web.WrongBody("one or more of ids, group, kind, error, older_than and newer_than are required, or all alone"))
+		wrong = append(wrong, web.WrongBody("one or more of ids, group, kind, error, older_than, newer_than and filter are required, or all alone"))
 	}
 	return filter, web.WrongFields(wrong...)
 }
 
 // parts returns the filter without checking that it names anything.
 func (a deadAsk) parts() (filter jobstore.DeadFilter, wrong []web.FieldError) {
-	filter = jobstore.DeadFilter{IDs: a.IDs, Group: a.Group, Kind: a.Kind, Error: a.Error}
+	where, err := search.Parse(a.Filter, jobstore.DeadKeys)
+	if err != nil {
+		wrong = append(wrong, web.FieldError{Pointer: "#/filter", Detail: err.Error(), Whole: err.Error()})
+	}
+	filter = jobstore.DeadFilter{IDs: a.IDs, Group: a.Group, Kind: a.Kind, Error: a.Error, Where: where}
 	for _, age := range []struct {
 		name, text string
 		value      *time.Duration
@@ -61,7 +68,7 @@ const actsOnManyDead = " At least one field of the filter is required, or `all` 
 func (s *API) deadRoutes() []route.Route {
 	filters := []route.Parameter{
 		route.Text("kind", "Only of this kind."), route.Text("error", "Only dead letters with this text in their error."),
-		route.Text("older_than", "Only jobs that died longer ago than this, such as 6h or 2d."), route.Text("newer_than", "Only jobs that died more recently than this, such as 6h or 2d."),
+		filterParameter("kind:send* error:timeout since:2h", jobstore.DeadKeys), route.Text("older_than", "Only jobs that died longer ago than this, such as 6h or 2d."), route.Text("newer_than", "Only jobs that died more recently than this, such as 6h or 2d."),
 	}
 	pages := slices.Concat(filters, route.PagedByID)
 	idOf := func(l jobstore.DeadLetter) int64 { return l.ID }
@@ -110,6 +117,7 @@ func (s *API) deadRoutes() []route.Route {
 func deadFilter(q *web.Query) (jobstore.DeadFilter, error) {
 	filter, wrong := deadAsk{
 		Kind: q.Values.Get("kind"), Error: q.Values.Get("error"), OlderThan: q.Values.Get("older_than"), NewerThan: q.Values.Get("newer_than"),
+		Filter: q.Values.Get("filter"),
 	}.parts()
 	for _, one := range wrong {
 		q.Errs = append(q.Errs, errors.New(one.Whole))

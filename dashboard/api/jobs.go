@@ -103,16 +103,13 @@ func (s *API) jobRoutes() []route.Route {
 	return append(routes, s.enqueueRoutes()...)
 }
 
-// filterParameter narrows a list of jobs.
-var filterParameter = route.Text("filter", "Only jobs that match all of these terms, such as kind:send* node:node-2 took:>10s error:timeout since:2h. The keys are "+jobKeys()+".")
-
-// jobKeys lists the keys of the filters of jobs.
-func jobKeys() string {
-	names := make([]string, len(jobstore.Keys))
-	for i, key := range jobstore.Keys {
+// filterParameter narrows a list with these keys.
+func filterParameter(example string, keys []filter.Key) route.Parameter {
+	names := make([]string, len(keys))
+	for i, key := range keys {
 		names[i] = key.Name + " (" + key.About + ")"
 	}
-	return strings.Join(names, ", ")
+	return route.Text("filter", "Only those that match all of these terms, such as "+example+". The keys are "+strings.Join(names, ", ")+".")
 }
 
 // jobsRoute returns the route of the list of jobs.
@@ -121,7 +118,8 @@ func (s *API) jobsRoute() route.Route {
 		ID: "listJobs", Summary: "List the jobs, newest first", About: "Returns the jobs that match the filter. A page may hold few jobs, or none, although `next` leads to others.",
 		Query: slices.Concat([]route.Parameter{
 			route.Among("state", "Only jobs in this state.", cluster.JobStates...), route.Text("kind", "Only jobs of this kind."),
-			route.Text("queue", "Only jobs of this queue."), route.Text("cron", "Only runs of this cron."), filterParameter,
+			route.Text("queue", "Only jobs of this queue."), route.Text("cron", "Only runs of this cron."),
+			filterParameter("kind:send* node:node-2 took:>10s error:timeout since:2h", jobstore.Keys),
 			route.Flag("args", "Include the arguments of each job. A page ends early once it has 1 MiB of them."),
 		}, route.PagedByID),
 	}, func(r *http.Request, q *web.Query) (web.List[jobstore.Job], error) {

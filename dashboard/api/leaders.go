@@ -14,6 +14,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/handover"
 	"github.com/forge-scheduler/forge/internal/incident"
+	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -23,6 +24,15 @@ type LeaderItem struct {
 	aggregator.LeaderRates
 	Leads          bool    `json:"leads"`
 	LeaseRemaining float64 `json:"lease_remaining_seconds"`
+}
+
+func (s *API) listNodes(r *http.Request, q *web.Query) (nodes web.List[nodestore.Node], err error) {
+	where := cluster.Where(q, nodestore.FilterTable.Keys())
+	if err := q.Err(); err != nil {
+		return nodes, err
+	}
+	all, err := s.Source.Nodes.List(r.Context())
+	return web.ListOf(nodestore.FilterTable.Select(where, s.Now(), all), ""), err
 }
 
 type transferAsk struct {
@@ -46,10 +56,11 @@ func (s *API) leaderRoutes() []route.Route {
 			ID: "getIncident", Summary: "Show what happened when a role changed hands",
 			About: "Returns how the term before ended, when that was noticed, the gap, the ticks that were delayed, the jobs that were rescued, what was lost, and the events of those seconds. `term` is the term that began, or `latest`. While the role has no leader, the next term reports on the time since the last one.",
 		}, s.getIncident),
-		list(s, "/api/v1/nodes", route.Operation{
+		get(s, "/api/v1/nodes", route.Operation{
 			ID: "listNodes", Summary: "List the nodes",
-			About: "Returns the nodes with their roles, their capabilities, their slots and their last heartbeat. The list is complete.",
-		}, s.Source.Nodes.List),
+			About: "Returns the nodes that match the filter, with their roles, their capabilities, their slots and their last heartbeat. The list is complete.",
+			Query: []route.Parameter{filterParameter("state:active tag:zone=eu*", nodestore.FilterTable.Keys())},
+		}, s.listNodes),
 	}
 	if s.RoleOps == nil {
 		return routes

@@ -1,35 +1,27 @@
 package cluster
 
 import (
-	"net/url"
 	"strings"
 	"time"
 
+	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/filter"
 )
 
 // The filters of the list of crons.
 const (
-	CronsPaused  = "paused"
-	CronsOverdue = "overdue"
-	CronsBlocked = "blocked"
+	CronsPaused  = cronstore.IsPaused
+	CronsOverdue = cronstore.IsOverdue
+	CronsBlocked = cronstore.IsBlocked
 )
 
-// CronFilters are the filters by state.
-var CronFilters = []string{CronsPaused, CronsOverdue, CronsBlocked}
+// CronFilters are the filters by condition.
+var CronFilters = cronstore.Conditions
 
 // Matches reports whether a cron matches one of the filters.
 func Matches(filter string, now time.Time, c *cronstore.Outlined) bool {
-	switch filter {
-	case CronsPaused:
-		return c.Paused
-	case CronsOverdue:
-		return !c.Paused && IsOverdue(now, c.NextTick)
-	case CronsBlocked:
-		return !c.Paused && c.BlockedBy != 0
-	default:
-		return true
-	}
+	return filter == "" || c.Is(filter, now)
 }
 
 // CountCrons counts the crons that match each of the filters.
@@ -45,23 +37,26 @@ func CountCrons(now time.Time, crons []cronstore.Outlined) map[string]int {
 	return counts
 }
 
-// CronFilter selects crons in force by name, for the page and the API.
+// CronFilter selects crons in force, for the page and the API.
 type CronFilter struct {
 	// Text is a part of their names or of their jobs' names, in any case; empty: any.
 	Text string
 	// Is is one of CronFilters; empty: any.
 	Is string
+	// Where narrows the filter further.
+	Where *filter.Filter
 	// After selects crons after this name; empty: all.
 	After string
 }
 
 // NewCronFilter returns the filter in the parameters of an address.
-func NewCronFilter(values url.Values) CronFilter {
-	return CronFilter{Text: values.Get("q"), Is: values.Get("is"), After: values.Get("after")}
+func NewCronFilter(q *web.Query) CronFilter {
+	return CronFilter{Text: q.Values.Get("q"), Is: q.Values.Get("is"), Where: Where(q, cronstore.FilterTable.Keys()), After: q.Values.Get("after")}
 }
 
-// Named returns the crons whose name or job contains the text.
-func (f CronFilter) Named(crons []cronstore.Outlined) []cronstore.Outlined {
+// Select returns the crons that match the filter, apart from Is and After.
+func (f CronFilter) Select(now time.Time, crons []cronstore.Outlined) []cronstore.Outlined {
+	crons = cronstore.FilterTable.Select(f.Where, now, crons)
 	if f.Text == "" {
 		return crons
 	}
@@ -75,18 +70,18 @@ func (f CronFilter) Named(crons []cronstore.Outlined) []cronstore.Outlined {
 	return found
 }
 
-// Page returns the first crons, at most limit, of those that named returned. next is the
+// Page returns the first crons, at most limit, of those that Select returned. next is the
 // name after which the next page begins; empty: this is the last page.
-func (f CronFilter) Page(now time.Time, named []cronstore.Outlined, limit int) (page []cronstore.Outlined, next string) {
+func (f CronFilter) Page(now time.Time, selected []cronstore.Outlined, limit int) (page []cronstore.Outlined, next string) {
 	page = []cronstore.Outlined{}
-	for i := range named {
-		if named[i].Name <= f.After || !Matches(f.Is, now, &named[i]) {
+	for i := range selected {
+		if selected[i].Name <= f.After || !Matches(f.Is, now, &selected[i]) {
 			continue
 		}
 		if len(page) == limit {
 			return page, page[limit-1].Name
 		}
-		page = append(page, named[i])
+		page = append(page, selected[i])
 	}
 	return page, ""
 }

@@ -8,14 +8,24 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/filter"
 )
+
+func where(t *testing.T, text string) *filter.Filter {
+	t.Helper()
+	parsed, err := filter.Parse(text, cronstore.FilterTable.Keys())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
 
 func TestCronFilter(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	late := now.Add(-time.Hour)
 	crons := []cronstore.Outlined{ // ordered by the bytes of their names
-		{Name: "Dump_50%", Job: "mail", NextTick: now.Add(-overdueAfter)},
+		{Name: "Dump_50%", Job: "mail", NextTick: now.Add(-2 * time.Second)},
 		{Name: "held", Job: "dump_all", NextTick: late, Paused: true},
 		{Name: "late", Job: "Dump", NextTick: late},
 		{Name: "new", Job: "mail"},
@@ -40,9 +50,13 @@ func TestCronFilter(t *testing.T) {
 		"overdue":                 {CronFilter{Is: CronsOverdue}, now, 9, []string{"late"}},
 		"overdue by a moment":     {CronFilter{Is: CronsOverdue}, now.Add(time.Microsecond), 9, []string{"Dump_50%", "late"}},
 		"blocked":                 {CronFilter{Is: CronsBlocked}, now, 9, []string{"stuck"}},
+		"of terms":                {CronFilter{Where: where(t, "cron:*t* job:copy job:mail")}, now, 9, []string{"stuck"}},
+		"soon":                    {CronFilter{Where: where(t, "next:<2h next:>0s")}, now, 9, []string{"stuck"}},
+		"in a condition":          {CronFilter{Where: where(t, "is:paused is:blocked")}, now, 9, []string{"held", "off", "stuck"}},
+		"of terms and a job":      {CronFilter{Text: "mail", Where: where(t, "cron:n*")}, now, 9, []string{"new"}},
 		"paused, of a job, after": {CronFilter{Text: "mail", Is: CronsPaused, After: "held"}, now, 9, []string{"off"}},
 	} {
-		page, next := test.filter.Page(test.now, test.filter.Named(crons), test.limit)
+		page, next := test.filter.Page(test.now, test.filter.Select(test.now, crons), test.limit)
 		var got []string
 		for _, c := range page {
 			got = append(got, c.Name)
@@ -52,8 +66,8 @@ func TestCronFilter(t *testing.T) {
 		}
 		rest := test.filter
 		rest.After = next
-		more, _ := rest.Page(test.now, test.filter.Named(crons), len(crons))
-		all, _ := test.filter.Page(test.now, test.filter.Named(crons), len(crons))
+		more, _ := rest.Page(test.now, test.filter.Select(test.now, crons), len(crons))
+		all, _ := test.filter.Page(test.now, test.filter.Select(test.now, crons), len(crons))
 		if next == "" && len(page) != len(all) || next != "" && !slices.Equal(append(page, more...), all) {
 			t.Errorf("%s: the page after %q is %+v", name, next, more)
 		}

@@ -156,12 +156,3 @@ func (s *Cluster) ReadCrons(ctx context.Context, outlined []cronstore.Outlined) 
 	}
 	return crons, nil
 }
-
-// overdueAfter is how long after its time a tick may wait for the commit that records it
-// before the page reports it as overdue.
-const overdueAfter = 2 * time.Second
-
-// IsOverdue reports whether the next tick of an active cron is overdue.
-func IsOverdue(now, next time.Time) bool {
-	return !next.IsZero() && now.Sub(next) > overdueAfter
-}

@@ -14,8 +14,8 @@ import (
 type DeadLetterOps interface {
 	// CountDead counts the dead letters that match a filter. ActOnDead changes them and
 	// returns how many it changed.
-	CountDead(ctx context.Context, filter jobstore.DeadFilter) (jobstore.DeadMatching, error)
-	ActOnDead(ctx context.Context, order jobstore.Order, filter jobstore.DeadFilter, counted jobstore.DeadMatching) (int, error)
+	CountDead(ctx context.Context, filter jobstore.DeadFilter) (jobstore.Matching, error)
+	ActOnDead(ctx context.Context, order jobstore.Order, filter jobstore.DeadFilter, counted jobstore.Matching) (int, error)
 }
 
 // DeadActions are the actions on dead letters.

@@ -32,16 +32,21 @@ const (
 	MaxChunk   = math.MaxInt32
 )
 
-// JobFilter returns the filter of a list of jobs. The parameter filter narrows the others.
-func JobFilter(q *web.Query) jobstore.Filter {
-	where, err := filter.Parse(q.Values.Get("filter"), jobstore.Keys)
+// Where parses the parameter filter of a list with these keys.
+func Where(q *web.Query, keys []filter.Key) *filter.Filter {
+	where, err := filter.Parse(q.Values.Get("filter"), keys)
 	if err != nil {
 		q.Errs = append(q.Errs, err)
 	}
+	return where
+}
+
+// JobFilter returns the filter of a list of jobs. The parameter filter narrows the others.
+func JobFilter(q *web.Query) jobstore.Filter {
 	return jobstore.Filter{
 		State: q.Values.Get("state"), Kind: q.Values.Get("kind"), Queue: q.Values.Get("queue"), Cron: q.Values.Get("cron"),
 		BeforeID: q.Number("before"), Limit: q.Limit(),
-	}.Narrow(where)
+	}.Narrow(Where(q, jobstore.Keys))
 }
 
 // MaxBulk is the maximum number of jobs that one request changes. It bounds the duration of

@@ -13,25 +13,29 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	search "github.com/forge-scheduler/forge/internal/filter"
 )
 
 // Narrowed reports whether the list is filtered.
-func (b *cronsBody) Narrowed() bool { return b.Query != "" || b.Is != "" }
+func (b *cronsBody) Narrowed() bool { return b.Bar.Narrowed }
 
 // choose filters the crons and returns one page of them.
 func (b *cronsBody) choose(now time.Time, crons []cronstore.Outlined, filter cluster.CronFilter) ([]cronstore.Outlined, error) {
-	if b.Is != "" && !slices.Contains(cluster.CronFilters, b.Is) {
+	if filter.Is != "" && !slices.Contains(cluster.CronFilters, filter.Is) {
 		return nil, web.BadRequest(fmt.Errorf("is must be one of %s", strings.Join(cluster.CronFilters, ", ")))
 	}
-	found := filter.Named(crons)
+	found := filter.Select(now, crons)
 	counts := cluster.CountCrons(now, found)
-	b.Tabs = []tab{{"all", "/crons?" + web.Encode("q", b.Query), format.Number(int64(len(found))), b.Is == ""}}
+	in := func(is string, more ...string) string {
+		return "/crons?" + web.Encode(append([]string{"q", filter.Text, "filter", filter.Where.String(), "is", is}, more...)...)
+	}
+	b.Tabs = []tab{{"all", in(""), format.Number(int64(len(found))), filter.Is == ""}}
 	for _, is := range cluster.CronFilters {
-		b.Tabs = append(b.Tabs, tab{is, "/crons?" + web.Encode("q", b.Query, "is", is), format.Number(int64(counts[is])), b.Is == is})
+		b.Tabs = append(b.Tabs, tab{is, in(is), format.Number(int64(counts[is])), filter.Is == is})
 	}
 	shown, next := filter.Page(now, found, cronsPerPage)
 	if next != "" {
-		b.Next = "/crons?" + web.Encode("q", b.Query, "is", b.Is, "after", next)
+		b.Next = in(filter.Is, "after", next)
 	}
 	return shown, nil
 }
@@ -111,7 +115,7 @@ func newCronRow(now time.Time, c cronstore.Cron, ticks []cronstore.Tick, jobs ma
 		Timezone: c.Spec.Timezone, Paused: c.Paused(), Removed: !c.RemovedAt.IsZero(),
 		Strip: charts.DrawTickStrip(ticks, jobs, cluster.StripLength), Next: format.NewStamp(format.ModeUntil, now, c.NextTick), Lateness: "–",
 	}
-	row.Overdue = !row.Paused && !row.Removed && cluster.IsOverdue(now, c.NextTick)
+	row.Overdue = !row.Paused && !row.Removed && cronstore.Overdue(now, c.NextTick)
 	if by := c.Blocked.By; by != 0 && !row.Paused && !row.Removed {
 		row.Blocked = &blockedCell{JobID: by, Path: jobPath(by), Since: format.NewStamp(format.ModeAgo, now, c.Blocked.Since), State: charts.BadgeOf(jobs[by])}
 	}
@@ -135,8 +139,7 @@ func lastRun(ticks []cronstore.Tick) (run cronstore.Tick, ok bool) {
 
 type cronsBody struct {
 	base
-	Query string
-	Is    string
+	Bar   bar
 	Tabs  []tab
 	Crons []cronRow
 	Next  string
@@ -151,12 +154,35 @@ func (s *Pages) loadCrons(ctx context.Context, req *request) (body, error) {
 	if err != nil {
 		return nil, err
 	}
-	filter := cluster.NewCronFilter(req.Values)
-	b := cronsBody{base: base{name: "Crons", beat: s.pulseOf(facts)}, Query: filter.Text, Is: filter.Is}
+	filter := cluster.NewCronFilter(&req.Query)
+	filter.Where = search.New(append(filter.Where.Terms(), fieldTerms(req, cronstore.FilterTable.Keys(), cronFields)...)...)
+	if err := req.err(); err != nil {
+		return nil, err
+	}
+	b := cronsBody{base: base{name: "Crons", beat: s.pulseOf(facts)}, Bar: cronBar(filter, all.Crons)}
 	shown, err := b.choose(all.At(facts.now), all.Crons, filter)
 	if err != nil {
 		return nil, err
 	}
 	b.Crons, err = s.rowsOf(ctx, shown, facts.now)
 	return &b, err
+}
+
+// mostSuggested bounds the crons and jobs that the bar suggests.
+const mostSuggested = 100
+
+// cronBar returns the filter bar of the crons. The field for names and jobs at once is
+// older than the filter.
+func cronBar(filter cluster.CronFilter, crons []cronstore.Outlined) bar {
+	var names []string
+	jobs := map[string]bool{}
+	for _, c := range crons[:min(len(crons), mostSuggested)] {
+		names, jobs[c.Job] = append(names, c.Name), true
+	}
+	b := newBar("/crons", filter.Where.String(), cronstore.FilterTable.Keys(), cronFields,
+		map[string][]string{"cron": names, "job": slices.Sorted(maps.Keys(jobs))})
+	b.keep("is", filter.Is)
+	b.Fields = append([]barField{{Name: "q", Label: "Name or job", Value: filter.Text, Example: "backup", About: "A part of the name of the cron or of its job, in any case"}}, b.Fields...)
+	b.Narrowed = b.Narrowed || filter.Text != ""
+	return b
 }

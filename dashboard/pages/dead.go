@@ -13,6 +13,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
@@ -21,6 +22,7 @@ const deadGroups = 200
 
 type deadBody struct {
 	base
+	Bar      bar
 	Notice   string
 	Operates bool
 	Groups   []deadGroupRow
@@ -37,7 +39,7 @@ type deadGroupRow struct {
 }
 
 func (s *Pages) loadDead(ctx context.Context, req *request) (body, error) {
-	said := deadNotice(req)
+	said, where := deadNotice(req), pageWhere(req, jobstore.DeadKeys, deadFields)
 	if err := req.err(); err != nil {
 		return nil, err
 	}
@@ -45,17 +47,31 @@ func (s *Pages) loadDead(ctx context.Context, req *request) (body, error) {
 	if err != nil {
 		return nil, err
 	}
-	groups, err := s.Dead.Get(ctx)
+	groups, err := s.deadGroups(ctx, where)
 	if err != nil {
 		return nil, fmt.Errorf("read dead letters: %w", err)
 	}
-	b := deadBody{base: base{name: "Dead letters", beat: s.pulseOf(facts)}, Notice: said, Operates: s.DeadLetterOps != nil && req.may(route.Operator)}
+	b := deadBody{Bar: deadBar("/dead", where, facts), base: base{name: "Dead letters", beat: s.pulseOf(facts)}, Notice: said, Operates: s.DeadLetterOps != nil && req.may(route.Operator)}
 	shown := groups[:min(len(groups), deadGroups)]
 	for _, g := range shown {
 		b.Groups = append(b.Groups, newDeadGroupRow(facts.now, g))
 	}
 	b.Hidden = len(groups) - len(shown)
 	return &b, nil
+}
+
+// deadGroups returns the groups of the dead letters that match a filter.
+func (s *Pages) deadGroups(ctx context.Context, where *filter.Filter) ([]jobstore.DeadGroup, error) {
+	if where == nil {
+		return s.Dead.Get(ctx)
+	}
+	return s.Source.Dead.DeadGroups(ctx, jobstore.DeadFilter{Where: where})
+}
+
+// deadBar returns the filter bar of a list of dead letters.
+func deadBar(path string, where *filter.Filter, facts clusterFacts) bar {
+	return newBar(path, where.String(), jobstore.DeadKeys, deadFields,
+		map[string][]string{"kind": kindsOf(facts.nodes), "queue": queuesOf(facts.nodes, nil), "node": nodesOf(facts.nodes)})
 }
 
 func newDeadGroupRow(now time.Time, g jobstore.DeadGroup) deadGroupRow {
@@ -82,6 +98,7 @@ func deadNotice(req *request) string {
 // deadGroupBody is one group with its jobs.
 type deadGroupBody struct {
 	base
+	Bar      bar
 	Notice   string
 	Group    deadGroupRow
 	Operates bool
@@ -103,7 +120,7 @@ type deadLetterRow struct {
 }
 
 func (s *Pages) loadDeadGroup(ctx context.Context, req *request) (body, error) {
-	before, said := req.Number("before"), deadNotice(req)
+	before, said, where := req.Number("before"), deadNotice(req), pageWhere(req, jobstore.DeadKeys, deadFields)
 	if err := req.err(); err != nil {
 		return nil, err
 	}
@@ -111,12 +128,13 @@ func (s *Pages) loadDeadGroup(ctx context.Context, req *request) (body, error) {
 	if err != nil {
 		return nil, err
 	}
-	letters, err := s.Source.Dead.DeadLetters(ctx, jobstore.DeadFilter{Group: group.Group}, before, web.DefaultLimit)
+	letters, err := s.Source.Dead.DeadLetters(ctx, jobstore.DeadFilter{Group: group.Group, Where: where}, before, web.DefaultLimit)
 	if err != nil {
 		return nil, fmt.Errorf("read dead letters: %w", err)
 	}
 	b := deadGroupBody{
 		base:   base{name: "Dead letters of " + group.Kind, beat: s.pulseOf(facts), past: before != 0},
+		Bar:    deadBar(deadPath(group.Group), where, facts),
 		Notice: said, Group: newDeadGroupRow(facts.now, group), Operates: s.DeadLetterOps != nil && req.may(route.Operator),
 	}
 	for _, l := range letters {
@@ -127,7 +145,7 @@ func (s *Pages) loadDeadGroup(ctx context.Context, req *request) (body, error) {
 		})
 	}
 	if len(letters) == web.DefaultLimit {
-		b.Older = b.Group.Path + "?" + web.Encode("before", strconv.FormatInt(letters[len(letters)-1].ID, 10))
+		b.Older = b.Group.Path + "?" + web.Encode("filter", where.String(), "before", strconv.FormatInt(letters[len(letters)-1].ID, 10))
 	}
 	return &b, nil
 }

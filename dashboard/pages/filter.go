@@ -2,37 +2,71 @@ package pages
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/nodestore"
 )
 
-// filterFields are the fields of the form, each of which adds a term to the filter.
-var filterFields = []string{"kind", "queue", "cron", "node", "took", "error", "tag", "since", "until"}
+// The fields of the forms of lists, each of which adds a term to the filter.
+var (
+	jobFields  = fieldNames(jobstore.Keys, "state")
+	deadFields = fieldNames(jobstore.DeadKeys)
+	cronFields = fieldNames(cronstore.FilterTable.Keys(), "is")
+	nodeFields = fieldNames(nodestore.FilterTable.Keys(), "node") // the page names the drained node so
+)
 
-// jobFilter returns the filter of the page: the text in the bar, narrowed by the fields of
-// the form. A kind, queue or cron without * is a field of the filter.
-func jobFilter(req *request) jobstore.Filter {
-	q := web.Query{Path: req.Path, Values: maps.Clone(req.Values)}
-	var terms []filter.Term
-	for _, key := range filterFields {
-		value := strings.TrimSpace(q.Values.Get(key))
-		plain := key == "kind" || key == "queue" || key == "cron"
-		if value == "" || plain && !strings.Contains(value, "*") {
+func fieldNames(keys []filter.Key, without ...string) (names []string) {
+	for _, key := range keys {
+		if !slices.Contains(without, key.Name) {
+			names = append(names, key.Name)
+		}
+	}
+	return names
+}
+
+// pageWhere returns the filter of a page: the text in the bar, narrowed by the fields of the
+// form.
+func pageWhere(req *request, keys []filter.Key, fields []string) *filter.Filter {
+	where := cluster.Where(&req.Query, keys)
+	return filter.New(append(where.Terms(), fieldTerms(req, keys, fields)...)...)
+}
+
+// fieldTerms returns the terms of the fields of a form.
+func fieldTerms(req *request, keys []filter.Key, fields []string) (terms []filter.Term) {
+	for _, key := range fields {
+		value := strings.TrimSpace(req.Values.Get(key))
+		if value == "" {
 			continue
 		}
-		if plain {
-			q.Values.Del(key)
-		}
-		parsed, err := filter.Parse(filter.Written(key, value).String(), jobstore.Keys)
+		parsed, err := filter.Parse(filter.Written(key, value).String(), keys)
 		if err != nil {
 			req.Errs = append(req.Errs, err)
 		}
 		terms = append(terms, parsed.Terms()...)
 	}
+	return terms
+}
+
+// jobFilter returns the filter of the page of jobs. A kind, queue or cron without * is a
+// field of the filter.
+func jobFilter(req *request) jobstore.Filter {
+	q := web.Query{Path: req.Path, Values: maps.Clone(req.Values)}
+	fields := slices.DeleteFunc(slices.Clone(jobFields), func(key string) bool {
+		plain := key == "kind" || key == "queue" || key == "cron"
+		pattern := strings.Contains(req.Values.Get(key), "*")
+		if plain && pattern {
+			q.Values.Del(key)
+		}
+		return plain && !pattern
+	})
+	terms := fieldTerms(req, jobstore.Keys, fields)
 	found := cluster.JobFilter(&q)
 	req.Errs = append(req.Errs, q.Errs...)
 	return found.Narrow(filter.New(terms...))
@@ -54,20 +88,49 @@ func filterValues(f jobstore.Filter, more ...string) string {
 	return web.Encode(append([]string{"state", f.State, "kind", f.Kind, "queue", f.Queue, "cron", f.Cron, "filter", f.Where.String()}, more...)...)
 }
 
+// bar is the filter bar of a list.
+type bar struct {
+	// Path is the address of the list, Text the filter.
+	Path, Text string
+	Example    string
+	// Narrowed reports whether the list is filtered.
+	Narrowed bool
+	// Keep are parameters that the form keeps.
+	Keep   []fact
+	Fields []barField
+	Terms  []suggestion
+}
+
+// barField is a field of the form for those who do not write terms.
+type barField struct {
+	Name, Label, Example, About, Value string
+	Choices                            []string
+}
+
 // suggestion is a term that the bar suggests.
 type suggestion struct{ Text, About string }
 
-// Terms returns what the bar suggests: the kinds, queues, nodes and states, and an example
-// of each other key.
-func (b *jobsBody) Terms() (terms []suggestion) {
-	known := map[string][]string{"kind": b.Kinds, "queue": b.Queues, "node": b.Nodes, "state": jobstore.States}
-	for _, key := range b.Keys {
-		for _, value := range known[key.Name] {
-			terms = append(terms, suggestion{filter.Is(key.Name, value).String(), key.About})
+// newBar returns the bar of a list with these keys. choices are known values of some keys.
+func newBar(path, text string, keys []filter.Key, fields []string, choices map[string][]string) bar {
+	b := bar{Path: path, Text: text, Example: keys[0].Name + ":" + keys[0].Example, Narrowed: text != ""}
+	for _, key := range keys {
+		known := append(slices.Clone(key.Values), choices[key.Name]...)
+		if slices.Contains(fields, key.Name) {
+			b.Fields = append(b.Fields, barField{Name: key.Name, Label: format.Capital(key.Name), Example: key.Example, About: format.Capital(key.About), Choices: known})
 		}
-		if len(known[key.Name]) == 0 {
-			terms = append(terms, suggestion{key.Name + ":" + key.Example, key.About})
+		for _, value := range known {
+			b.Terms = append(b.Terms, suggestion{filter.Is(key.Name, value).String(), key.About})
+		}
+		if len(known) == 0 {
+			b.Terms = append(b.Terms, suggestion{key.Name + ":" + key.Example, key.About})
 		}
 	}
-	return terms
+	return b
+}
+
+// keep adds a parameter that the form keeps, unless it is empty.
+func (b *bar) keep(name, value string) {
+	if value != "" {
+		b.Keep, b.Narrowed = append(b.Keep, fact{name, value}), true
+	}
 }

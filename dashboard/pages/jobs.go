@@ -50,11 +50,8 @@ type jobsBody struct {
 	Older    string
 	// Partial reports that the list ends before all jobs were searched.
 	Partial bool
-	// Text is the whole filter but for the state, which the tabs show.
-	Text string
-	// Keys are the keys of the filter. Kinds, Queues and Nodes are choices of some of them.
-	Keys                 []search.Key
-	Kinds, Queues, Nodes []string
+	// Bar is the whole filter but for the state, which the tabs show.
+	Bar bar
 	// Similar leads to the jobs of kinds that contain the kind of the filter.
 	Similar string
 	// Acts are the buttons for actions on all jobs that match the filter.
@@ -87,12 +84,15 @@ func (s *Pages) loadJobs(ctx context.Context, req *request) (body, error) {
 		return nil, fmt.Errorf("read jobs: %w", err)
 	}
 	counts := s.Counts.Get(ctx, facts.now)
-	b := jobsBody{base: base{name: "Jobs", beat: s.pulseOf(facts), past: filter.BeforeID != 0}, Filter: filter, Keys: jobstore.Keys, Enqueues: s.Enqueuer != nil && req.may(route.Operator)}
-	b.Tabs, b.Kinds, b.Queues = stateTabs(filter, counts), kindsOf(facts.nodes), queuesOf(facts.nodes, counts.Value)
+	b := jobsBody{base: base{name: "Jobs", beat: s.pulseOf(facts), past: filter.BeforeID != 0}, Filter: filter, Enqueues: s.Enqueuer != nil && req.may(route.Operator)}
+	b.Tabs = stateTabs(filter, counts)
+	b.Bar = newBar("/jobs", filterText(filter), jobstore.Keys, jobFields,
+		map[string][]string{"kind": kindsOf(facts.nodes), "queue": queuesOf(facts.nodes, counts.Value), "node": nodesOf(facts.nodes)})
+	b.Bar.keep("state", filter.State)
+	b.Bar.Example = "kind:send* took:>10s since:2h"
 	if showsCounts(filter) {
 		b.CountAge = newJobCountAge(facts.now, counts)
 	}
-	b.Text, b.Nodes = filterText(filter), nodesOf(facts.nodes)
 	b.Jobs, b.Acts, b.Notice = jobRows(facts.now, found.Jobs, facts.colors), s.bulkActs(req, filter, found), bulkNotice(req)
 	if found.Next != 0 {
 		b.Older = "/jobs?" + filterValues(filter, "before", strconv.FormatInt(found.Next, 10))

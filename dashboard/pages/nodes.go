@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,12 +13,14 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 type nodesBody struct {
 	base
+	Bar    bar
 	Notice string
 	Tiles  []tile
 	Nodes  []nodeRow
@@ -30,13 +33,20 @@ func (s *Pages) loadNodes(ctx context.Context, req *request) (body, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := nodesBody{base: base{name: "Nodes", beat: s.fullPulse(facts)}, Notice: drainNotice(req), Tiles: nodeTiles(facts)}
+	where := pageWhere(req, nodestore.FilterTable.Keys(), nodeFields)
+	if err := req.err(); err != nil {
+		return nil, err
+	}
+	b := nodesBody{Bar: nodeBar(where, facts.nodes), base: base{name: "Nodes", beat: s.fullPulse(facts)}, Notice: drainNotice(req), Tiles: nodeTiles(facts)}
 	byID := map[string]nodestore.Node{}
-	for _, n := range facts.nodes {
+	for _, n := range nodestore.FilterTable.Select(where, facts.now, facts.nodes) {
 		byID[n.NodeID] = n
 	}
 	for _, row := range nodeRows(facts, s.Self) {
-		node := byID[row.Node.ID]
+		node, matches := byID[row.Node.ID]
+		if !matches {
+			continue
+		}
 		if !node.Present() {
 			b.Gone = append(b.Gone, row)
 			continue
@@ -48,6 +58,25 @@ func (s *Pages) loadNodes(ctx context.Context, req *request) (body, error) {
 		b.Nodes = append(b.Nodes, row)
 	}
 	return &b, nil
+}
+
+// nodeBar returns the filter bar of the nodes.
+func nodeBar(where *filter.Filter, nodes []nodestore.Node) bar {
+	known := map[string]map[string]bool{}
+	for _, column := range nodestore.FilterTable {
+		known[column.Name] = map[string]bool{}
+		for i := range nodes[:min(len(nodes), mostSuggested)] {
+			for _, text := range column.Texts(&nodes[i], time.Time{}) {
+				known[column.Name][text] = text != "" && column.Type == filter.Text
+			}
+		}
+	}
+	choices := map[string][]string{}
+	for key, texts := range known {
+		maps.DeleteFunc(texts, func(_ string, suggested bool) bool { return !suggested })
+		choices[key] = slices.Sorted(maps.Keys(texts))
+	}
+	return newBar("/nodes", where.String(), nodestore.FilterTable.Keys(), nodeFields, choices)
 }
 
 // drainAct returns the button to drain or undrain a present node.

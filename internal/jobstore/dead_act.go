@@ -11,12 +11,15 @@ import (
 )
 
 const countDeadSQL = `
-SELECT count(*), coalesce(max(id), 0)` + deadSQL
+SELECT count(*), coalesce(max(id), 0), greatest(now(), max(finalized_at))
+FROM river_job
+WHERE @matches`
 
-const lockDeadSQL = lockColumnsSQL + deadSQL + `
-  AND id > $8 AND id <= $9
+const lockDeadSQL = lockColumnsSQL + `
+FROM river_job
+WHERE @matches
 ORDER BY id
-LIMIT $10
+LIMIT @limit
 FOR NO KEY UPDATE`
 
 // A discarded dead letter gets no second round. The mark is only valid for this
@@ -29,26 +32,17 @@ SET metadata = metadata || jsonb_build_object('forge:dead',
     || jsonb_build_object('attempt', attempt, 'discarded_at', now(), 'discarded_by', $2::text))
 WHERE id = ANY ($1::bigint[])`
 
-// DeadMatching identifies the dead letters that ActOnDead changes.
-type DeadMatching struct {
-	Jobs int64
-	// upTo is the newest id: later jobs are not included.
-	upTo int64
-}
-
 // CountDead counts the dead letters that match a filter.
-func (s *Store) CountDead(ctx context.Context, filter DeadFilter) (m DeadMatching, err error) {
-	args, err := s.resolve(ctx, filter)
+func (s *Store) CountDead(ctx context.Context, filter DeadFilter) (m Matching, err error) {
+	c, err := s.resolve(ctx, filter)
 	if err != nil {
 		return m, err
 	}
-	rows, err := s.db.Query(ctx, countDeadSQL, args...)
+	rows, err := s.db.Query(ctx, c.in(countDeadSQL, 0), c.planned()...)
 	if err != nil {
 		return m, fmt.Errorf("count dead letters: %w", err)
 	}
-	m, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (m DeadMatching, err error) {
-		return m, row.Scan(&m.Jobs, &m.upTo)
-	})
+	m, err = pgx.CollectExactlyOneRow(rows, scanMatching)
 	if err != nil {
 		return m, fmt.Errorf("count dead letters: %w", err)
 	}
@@ -59,16 +53,19 @@ func (s *Store) CountDead(ctx context.Context, filter DeadFilter) (m DeadMatchin
 // listed then. It starts with the oldest and uses many transactions. It returns how
 // many it changed. A dead letter whose unique key is held by another job does not
 // change.
-func (s *Store) ActOnDead(ctx context.Context, order Order, filter DeadFilter, counted DeadMatching) (int, error) {
+func (s *Store) ActOnDead(ctx context.Context, order Order, filter DeadFilter, counted Matching) (int, error) {
 	if order.Action != Retry && order.Action != Discard {
 		return 0, fmt.Errorf("%s dead letters: they can be retried or discarded", order.Action)
 	}
-	args, err := s.resolve(ctx, filter)
+	matches, err := s.resolve(ctx, filter)
 	if err != nil {
 		return 0, err
 	}
+	counted.addTo(matches)
 	changed, err := inBatches(order, func(after int64) ([]Change, error) {
-		return s.actOnDeadBatch(ctx, order, append(slices.Clip(args), after, counted.upTo, batchSize))
+		c := conditions{sql: slices.Clip(matches.sql), args: slices.Clip(matches.args)}
+		c.add("id > $$", after)
+		return s.actOnDeadBatch(ctx, order, &c)
 	})
 	if err != nil {
 		return changed, fmt.Errorf("%s dead letters: %w", order.Action, err)
@@ -76,19 +73,19 @@ func (s *Store) ActOnDead(ctx context.Context, order Order, filter DeadFilter, c
 	return changed, nil
 }
 
-// resolve returns the filter's arguments, including the dead letters of its group
-// that are not recorded yet.
-func (s *Store) resolve(ctx context.Context, f DeadFilter) ([]any, error) {
+// resolve returns the filter's conditions, which select the dead letters of its group that
+// are not recorded yet.
+func (s *Store) resolve(ctx context.Context, f DeadFilter) (*conditions, error) {
 	if f.Group == "" {
-		return f.args(nil), nil
+		return f.conditions(nil), nil
 	}
 	fresh, err := s.unrecorded(ctx)
-	return f.args(fresh), err
+	return f.conditions(fresh), err
 }
 
-func (s *Store) actOnDeadBatch(ctx context.Context, order Order, args []any) (changes []Change, err error) {
+func (s *Store) actOnDeadBatch(ctx context.Context, order Order, matches *conditions) (changes []Change, err error) {
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		found, err := New(tx).lockJobs(ctx, lockDeadSQL, args...)
+		found, err := New(tx).lockJobs(ctx, matches.in(lockDeadSQL, batchSize), matches.planned()...)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/filter"
 )
 
 // DeadFilter selects dead letters. Zero values match all.
@@ -21,6 +23,8 @@ type DeadFilter struct {
 	Error string
 	// OlderThan and NewerThan are relative to the final failure.
 	OlderThan, NewerThan time.Duration
+	// Where narrows the filter further. Its keys are DeadKeys.
+	Where *filter.Filter
 }
 
 // DeadGroup holds the dead letters of one kind with the same error pattern.
@@ -101,25 +105,17 @@ const markedSQL = `(metadata #>> '{forge:dead,attempt}') = attempt::text`
 
 const lastErrorSQL = `coalesce(errors[array_upper(errors, 1)] ->> 'error', '')`
 
-// The dead letters that match a filter. The unrecorded letters of a group are
-// selected by their ids.
-const deadSQL = `
-FROM river_job
-WHERE forge_state = 'discarded' AND attempt >= max_attempts AND jsonb_typeof(metadata) = 'object'
-  AND NOT coalesce(` + markedSQL + ` AND metadata #> '{forge:dead,discarded_at}' IS NOT NULL, false)
-  AND ($1::bigint[] IS NULL OR id = ANY ($1))
-  AND ($2 = '' OR (` + markedSQL + ` AND metadata #>> '{forge:dead,group}' = $2) OR id = ANY ($3::bigint[]))
-  AND ($4 = '' OR kind = $4)
-  AND ($5 = '' OR strpos(lower(` + lastErrorSQL + `), lower($5)) > 0)
-  AND ($6::float8 = 0 OR finalized_at <= now() - make_interval(secs => $6))
-  AND ($7::float8 = 0 OR finalized_at > now() - make_interval(secs => $7))`
+// The condition that a job is a dead letter.
+const deadSQL = `forge_state = 'discarded' AND attempt >= max_attempts AND jsonb_typeof(metadata) = 'object'
+  AND NOT coalesce(` + markedSQL + ` AND metadata #> '{forge:dead,discarded_at}' IS NOT NULL, false)`
 
 const deadGroupsSQL = `
 WITH g AS (
     SELECT kind, metadata #>> '{forge:dead,group}' AS dead_group, count(*) AS jobs, min(finalized_at) AS first, max(finalized_at) AS last,
            (array_agg(id ORDER BY finalized_at DESC, id DESC))[1] AS newest,
-           coalesce(min((metadata #>> '{forge:dead,second_round}') COLLATE "C"), '') AS second_round` + deadSQL + `
-      AND ` + markedSQL + `
+           coalesce(min((metadata #>> '{forge:dead,second_round}') COLLATE "C"), '') AS second_round
+    FROM river_job
+    WHERE @matches
     GROUP BY 1, 2)
 SELECT coalesce(dead_group, ''), g.kind, jobs, first, last, ` + lastErrorSQL + `, newest, second_round
 FROM g JOIN river_job ON river_job.id = g.newest
@@ -135,10 +131,11 @@ const lostSQL = `(SELECT coalesce(jsonb_agg(a ORDER BY n), '[]') FROM (
 const deadLettersSQL = `
 SELECT id, CASE WHEN ` + markedSQL + ` THEN coalesce(metadata #>> '{forge:dead,group}', '') ELSE '' END, kind, queue,
        coalesce(metadata ->> 'forge:cron', ''), coalesce(attempted_by[array_upper(attempted_by, 1)], ''), attempt, finalized_at, ` + lastErrorSQL + `,
-       CASE WHEN ` + markedSQL + ` THEN coalesce(metadata #>> '{forge:dead,second_round}', '') ELSE '' END, ` + lostSQL + deadSQL + `
-  AND ($8::bigint = 0 OR id < $8)
+       CASE WHEN ` + markedSQL + ` THEN coalesce(metadata #>> '{forge:dead,second_round}', '') ELSE '' END, ` + lostSQL + `
+FROM river_job
+WHERE @matches
 ORDER BY id DESC
-LIMIT $9`
+LIMIT @limit`
 
 const unrecordedSQL = `
 SELECT id, kind, ` + lastErrorSQL + newDeadSQL + `
@@ -151,7 +148,9 @@ func (s *Store) DeadGroups(ctx context.Context, filter DeadFilter) ([]DeadGroup,
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.db.Query(ctx, deadGroupsSQL, filter.args(fresh)...)
+	c := filter.conditions(fresh)
+	c.add(markedSQL)
+	rows, err := s.db.Query(ctx, c.in(deadGroupsSQL, 0), c.planned()...)
 	if err != nil {
 		return nil, fmt.Errorf("list groups of dead letters: %w", err)
 	}
@@ -175,11 +174,14 @@ func (s *Store) DeadGroups(ctx context.Context, filter DeadFilter) ([]DeadGroup,
 // DeadLetters returns at most limit dead letters that match a filter, with ids
 // below an id (0: all), by descending id.
 func (s *Store) DeadLetters(ctx context.Context, filter DeadFilter, before int64, limit int) ([]DeadLetter, error) {
-	args, err := s.resolve(ctx, filter)
+	c, err := s.resolve(ctx, filter)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.db.Query(ctx, deadLettersSQL, append(args, before, limit)...)
+	if before != 0 {
+		c.add("id < $$", before)
+	}
+	rows, err := s.db.Query(ctx, c.in(deadLettersSQL, limit), c.planned()...)
 	if err != nil {
 		return nil, fmt.Errorf("list dead letters: %w", err)
 	}
@@ -190,15 +192,38 @@ func (s *Store) DeadLetters(ctx context.Context, filter DeadFilter, before int64
 	return letters, nil
 }
 
-// args returns the filter's arguments for deadSQL.
-func (f DeadFilter) args(fresh []unrecordedLetter) []any {
-	ofGroup := []int64{}
-	for _, l := range fresh {
-		if f.Group != "" && Fingerprint(l.kind, l.failure) == f.Group {
-			ofGroup = append(ofGroup, l.id)
-		}
+// conditions returns the conditions of the filter. The unrecorded letters of its group are
+// selected by their ids.
+func (f DeadFilter) conditions(fresh []unrecordedLetter) *conditions {
+	c := &conditions{}
+	c.add(deadSQL)
+	if f.IDs != nil {
+		c.add("id = ANY ($$::bigint[])", f.IDs)
 	}
-	return []any{f.IDs, f.Group, ofGroup, f.Kind, f.Error, f.OlderThan.Seconds(), f.NewerThan.Seconds()}
+	if f.Group != "" {
+		ofGroup := []int64{}
+		for _, l := range fresh {
+			if Fingerprint(l.kind, l.failure) == f.Group {
+				ofGroup = append(ofGroup, l.id)
+			}
+		}
+		c.add("("+markedSQL+" AND metadata #>> '{forge:dead,group}' = $$ OR id = ANY ($$::bigint[]))", f.Group, ofGroup)
+	}
+	if f.Kind != "" {
+		c.add("kind = $$", f.Kind)
+	}
+	if f.Error != "" {
+		c.add("strpos(lower("+lastErrorSQL+"), lower($$)) > 0", f.Error)
+	}
+	if f.OlderThan != 0 {
+		c.add("finalized_at <= now() - make_interval(secs => $$::float8)", f.OlderThan.Seconds())
+	}
+	if f.NewerThan != 0 {
+		c.add("finalized_at > now() - make_interval(secs => $$::float8)", f.NewerThan.Seconds())
+	}
+	c.addTimes(f.Where, "finalized_at >= $$")
+	c.addOthers(f.Where)
+	return c
 }
 
 // among returns the ids of the letters that match the filter's ids.

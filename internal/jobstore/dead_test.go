@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
@@ -56,6 +57,15 @@ func deadIDs(t *testing.T, pool *pgxpool.Pool, filter jobstore.DeadFilter) (ids 
 	return ids
 }
 
+func deadWhere(t *testing.T, text string) *filter.Filter {
+	t.Helper()
+	parsed, err := filter.Parse(text, jobstore.DeadKeys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
 var downGroup = jobstore.Fingerprint("mail", "host 1 is down")
 
 func TestDeadLetters(t *testing.T) {
@@ -79,6 +89,10 @@ func TestDeadLetters(t *testing.T) {
 		{"ids", jobstore.DeadFilter{IDs: []int64{7, 6, 5, 1, 99}}, []int64{5, 1}},
 		{"ids of a kind", jobstore.DeadFilter{IDs: []int64{5, 1}, Kind: "mail"}, []int64{1}},
 		{"no ids", jobstore.DeadFilter{IDs: []int64{}}, nil},
+		{"terms", jobstore.DeadFilter{Where: deadWhere(t, "kind:m* error:host since:270m")}, []int64{3, 2}},
+		{"terms of two kinds", jobstore.DeadFilter{Where: deadWhere(t, "kind:mail kind:call until:90m")}, []int64{5, 4, 2, 1}},
+		{"terms in a group", jobstore.DeadFilter{Group: downGroup, Where: deadWhere(t, "node:n-1 until:2h")}, []int64{2, 1}},
+		{"terms that none matches", jobstore.DeadFilter{Where: deadWhere(t, "kind:mail node:n")}, nil},
 	} {
 		if diff := cmp.Diff(test.want, deadIDs(t, pool, test.filter)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.name, diff)
@@ -149,6 +163,9 @@ func TestDeadGroups(t *testing.T) {
 	broken := jobstore.Fingerprint("mail", "100% broken") + " mail 1 jobs, 3 to 3 hours ago, newest 4: 100% broken; again 2099-01-04"
 	if diff := cmp.Diff([]string{mail, call, broken}, show(jobstore.DeadFilter{})); diff != "" {
 		t.Errorf("all (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{mail, call}, show(jobstore.DeadFilter{Where: deadWhere(t, "error:host*down")})); diff != "" {
+		t.Errorf("by terms (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{call, broken}, show(jobstore.DeadFilter{OlderThan: 90 * time.Minute, NewerThan: 200 * time.Minute})); diff != "" {
 		t.Errorf("by age (-want +got):\n%s", diff)
@@ -231,6 +248,27 @@ func TestRetryDead(t *testing.T) {
 	}
 	if _, err := jobstore.New(pool).ActOnDead(t.Context(), jobstore.Order{Action: jobstore.Cancel}, jobstore.DeadFilter{}, counted); err == nil {
 		t.Error("dead letters were cancelled")
+	}
+}
+
+// A job that was there when the dead letters were counted, but died later, is not changed.
+func TestActOnCountedDead(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	insertDead(t, pool)
+	exec(t, pool, `UPDATE river_job SET state = 'running', finalized_at = NULL WHERE id = 2`)
+	store, all := jobstore.New(pool), jobstore.DeadFilter{Kind: "mail"}
+	counted, err := store.CountDead(t.Context(), all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, pool, `UPDATE river_job SET state = 'discarded', finalized_at = clock_timestamp() WHERE id = 2`)
+	changed, err := store.ActOnDead(t.Context(), jobstore.Order{Action: jobstore.Discard, By: "ann"}, all, counted)
+	if err != nil || counted.Jobs != 3 || changed != 3 {
+		t.Errorf("discarded %d of %d, want 3 of 3: %v", changed, counted.Jobs, err)
+	}
+	if diff := cmp.Diff([]int64{5, 2}, deadIDs(t, pool, jobstore.DeadFilter{})); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
 	}
 }
 

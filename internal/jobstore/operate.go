@@ -3,6 +3,7 @@ package jobstore
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -31,22 +32,16 @@ WHERE id = ANY ($1::bigint[])
 ORDER BY id
 FOR NO KEY UPDATE`
 
-// The states and the terms of the filter replace the verb, see amongStates and conditions.
-const matchesSQL = `
-WHERE %s
-  AND ($1 = '' OR kind = $1)
-  AND ($2 = '' OR queue = $2)
-  AND ($3 = '' OR (metadata ? 'forge:cron' AND metadata ->> 'forge:cron' = $3))`
-
 const countMatchesSQL = `
-SELECT count(*), coalesce(max(id), 0)
-FROM (SELECT id FROM river_job` + matchesSQL + `
-      LIMIT nullif($4::int, 0)) AS counted`
+SELECT count(*), coalesce(max(id), 0), greatest(now(), max(finalized_at))
+FROM (SELECT id, finalized_at FROM river_job
+      WHERE @matches
+      LIMIT nullif(@limit, 0)) AS counted`
 
-const lockMatchesSQL = lockSQL + matchesSQL + `
-  AND id > $4 AND id <= $5
+const lockMatchesSQL = lockSQL + `
+WHERE @matches
 ORDER BY id
-LIMIT $6
+LIMIT @limit
 FOR NO KEY UPDATE`
 
 // A running job is only marked, as River does it: its node ends it, and the mark
@@ -93,23 +88,34 @@ FROM unnest($2::bigint[], $3::text[]) AS job (id, queue)`
 // Matching identifies the jobs that ActOnAll changes.
 type Matching struct {
 	Jobs int64
-	// UpTo is the newest id: later jobs are not included.
+	// UpTo is the newest id, and AsOf the time of the count: jobs that were added, or that
+	// ended, later are not included.
 	UpTo int64
+	AsOf time.Time
+}
+
+// addTo adds the conditions that a job was counted.
+func (m Matching) addTo(c *conditions) {
+	c.add("id <= $$", m.UpTo)
+	if !m.AsOf.IsZero() {
+		c.add("(finalized_at IS NULL OR finalized_at <= $$)", m.AsOf)
+	}
+}
+
+func scanMatching(row pgx.CollectableRow) (m Matching, err error) {
+	return m, row.Scan(&m.Jobs, &m.UpTo, &m.AsOf)
 }
 
 // CountMatching counts the jobs that match a filter and that an action can change.
 // It ignores the filter's BeforeID. With a Limit it stops counting at the limit,
 // and UpTo is not usable.
 func (s *Store) CountMatching(ctx context.Context, action Action, filter Filter) (Matching, error) {
-	c := matches(action, filter, 4)
-	rows, err := s.db.Query(ctx, fmt.Sprintf(countMatchesSQL, c),
-		append([]any{pgx.QueryExecModeExec, filter.Kind, filter.Queue, filter.Cron, filter.Limit}, c.args...)...)
+	c := matches(action, filter)
+	rows, err := s.db.Query(ctx, c.in(countMatchesSQL, filter.Limit), c.planned()...)
 	if err != nil {
 		return Matching{}, fmt.Errorf("count jobs to %s: %w", action, err)
 	}
-	matching, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (m Matching, err error) {
-		return m, row.Scan(&m.Jobs, &m.UpTo)
-	})
+	matching, err := pgx.CollectExactlyOneRow(rows, scanMatching)
 	if err != nil {
 		return Matching{}, fmt.Errorf("count jobs to %s: %w", action, err)
 	}
@@ -148,7 +154,7 @@ func (s *Store) Act(ctx context.Context, order Order, ids []int64) ([]Change, er
 // transactions, and returns how many it changed.
 func (s *Store) ActOnAll(ctx context.Context, order Order, filter Filter, counted Matching) (int, error) {
 	changed, err := inBatches(order, func(after int64) ([]Change, error) {
-		return s.actOnBatch(ctx, order, filter, after, counted.UpTo)
+		return s.actOnBatch(ctx, order, filter, after, counted)
 	})
 	if err != nil {
 		return changed, fmt.Errorf("%s jobs: %w", order.Action, err)
@@ -181,20 +187,24 @@ func inBatches(order Order, act func(after int64) ([]Change, error)) (changed in
 	}
 }
 
-// matches returns the conditions on the states of an action and of the filter's terms, whose
-// arguments follow before others.
-func matches(action Action, filter Filter, before int) *conditions {
-	c := &conditions{before: before}
+// matches returns the conditions on the jobs that match a filter and that an action can
+// change.
+func matches(action Action, filter Filter) *conditions {
+	c := &conditions{}
 	c.add(amongStates(action.statesOf(filter)))
-	c.addTerms(filter.Where)
+	filter.State = ""
+	c.addExact(filter)
+	c.addLossy(filter)
+	c.addOthers(filter.Where)
 	return c
 }
 
-func (s *Store) actOnBatch(ctx context.Context, order Order, filter Filter, after, upTo int64) (changes []Change, err error) {
+func (s *Store) actOnBatch(ctx context.Context, order Order, filter Filter, after int64, counted Matching) (changes []Change, err error) {
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		c := matches(order.Action, filter, 6)
-		found, err := New(tx).lockJobs(ctx, fmt.Sprintf(lockMatchesSQL, c),
-			append([]any{filter.Kind, filter.Queue, filter.Cron, after, upTo, batchSize}, c.args...)...)
+		c := matches(order.Action, filter)
+		c.add("id > $$", after)
+		counted.addTo(c)
+		found, err := New(tx).lockJobs(ctx, c.in(lockMatchesSQL, batchSize), c.planned()...)
 		if err != nil {
 			return err
 		}

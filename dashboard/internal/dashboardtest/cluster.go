@@ -230,7 +230,13 @@ func (f Nodes) List(context.Context) ([]nodestore.Node, error) {
 		nodes := append([]nodestore.Node(nil), f.Nodes...)
 		for i := range nodes { // no column is null
 			n := &nodes[i]
-			n.Capabilities, n.Tags, n.Kinds, n.Queues = []string{}, map[string]string{}, []string{}, map[string]int{}
+			n.Kinds, n.Queues = []string{}, map[string]int{}
+			if n.Capabilities == nil {
+				n.Capabilities = []string{}
+			}
+			if n.Tags == nil {
+				n.Tags = map[string]string{}
+			}
 		}
 		return nodes
 	})

@@ -43,7 +43,7 @@ func (f Dead) DeadLetters(_ context.Context, filter jobstore.DeadFilter, before 
 	})
 }
 
-func (f Dead) CountDead(_ context.Context, filter jobstore.DeadFilter) (m jobstore.DeadMatching, err error) {
+func (f Dead) CountDead(_ context.Context, filter jobstore.DeadFilter) (m jobstore.Matching, err error) {
 	switch {
 	case filter.Kind == "vast":
 		m.Jobs = 20_001
@@ -55,7 +55,7 @@ func (f Dead) CountDead(_ context.Context, filter jobstore.DeadFilter) (m jobsto
 	return m, f.Err
 }
 
-func (f Dead) ActOnDead(_ context.Context, order jobstore.Order, filter jobstore.DeadFilter, counted jobstore.DeadMatching) (int, error) {
+func (f Dead) ActOnDead(_ context.Context, order jobstore.Order, filter jobstore.DeadFilter, counted jobstore.Matching) (int, error) {
 	return int(counted.Jobs), Operator(f).note("backup", fmt.Sprintf("%s %v%s%s%s older %v newer %v by %s",
 		order.Action, filter.IDs, filter.Group, filter.Kind, filter.Error, filter.OlderThan, filter.NewerThan, order.By))
 }

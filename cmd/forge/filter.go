@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/pflag"
+
+	"github.com/forge-scheduler/forge/internal/filter"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+)
+
+// whereFlag is the flag --filter of commands on a list with these keys.
+type whereFlag struct {
+	*filter.Filter
+
+	keys []filter.Key
+}
+
+// Set implements pflag.Value.
+func (w *whereFlag) Set(text string) (err error) {
+	w.Filter, err = filter.Parse(text, w.keys)
+	return err
+}
+
+// Type implements pflag.Value.
+func (*whereFlag) Type() string { return "filter" }
+
+// addTo adds the flag. rows names what is filtered, page the page that describes the terms.
+func (w *whereFlag) addTo(flags *pflag.FlagSet, keys []filter.Key, rows, example, page string) {
+	w.keys = keys
+	flags.Var(w, "filter", "only "+rows+" that match terms such as '"+example+"'; see docs/"+page)
+}
+
+func (w *whereFlag) addJobs(flags *pflag.FlagSet) {
+	w.addTo(flags, jobstore.Keys, "jobs", "kind:send* node:node-2 took:>10s error:timeout since:2h", "jobs.md")
+}
+
+// searchJobs returns the newest jobs that match a filter, at most its limit.
+func searchJobs(ctx context.Context, store *jobstore.Store, f jobstore.Filter) (jobs []jobstore.Job, err error) {
+	for limit := f.Limit; ; {
+		found, err := store.Search(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, found.Jobs...)
+		if found.Next == 0 || len(jobs) >= limit {
+			return jobs, nil
+		}
+		f.BeforeID, f.Limit = found.Next, limit-len(jobs)
+	}
+}

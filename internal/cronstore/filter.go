@@ -1,0 +1,82 @@
+package cronstore
+
+import (
+	"slices"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/filter"
+)
+
+// The conditions in which a cron may be.
+const (
+	IsPaused  = "paused"
+	IsOverdue = "overdue"
+	IsBlocked = "blocked"
+)
+
+// Conditions are the conditions of crons, in display order.
+var Conditions = []string{IsPaused, IsOverdue, IsBlocked}
+
+// overdueAfter is how long after its time a tick may wait for the commit that records it
+// before its cron counts as overdue.
+const overdueAfter = 2 * time.Second
+
+// Overdue reports whether the next tick of an active cron is overdue.
+func Overdue(now, next time.Time) bool {
+	return !next.IsZero() && now.Sub(next) > overdueAfter
+}
+
+// Is reports whether a cron is in a condition.
+func (o *Outlined) Is(condition string, now time.Time) bool {
+	switch condition {
+	case IsPaused:
+		return o.Paused
+	case IsOverdue:
+		return !o.Paused && Overdue(now, o.NextTick)
+	case IsBlocked:
+		return !o.Paused && o.BlockedBy != 0
+	default:
+		return false
+	}
+}
+
+// FilterTable declares the keys of the filters of crons.
+var FilterTable = filter.Table[Outlined]{
+	{
+		Key:   filter.Key{Name: "cron", Example: "nightly*", About: "the name"},
+		Texts: func(o *Outlined, _ time.Time) []string { return []string{o.Name} },
+	},
+	{
+		Key:   filter.Key{Name: "job", Example: "report", About: "the job that it runs"},
+		Texts: func(o *Outlined, _ time.Time) []string { return []string{o.Job} },
+	},
+	{
+		Key: filter.Key{Name: "is", Type: filter.Choice, Values: Conditions, Example: IsPaused, About: "the condition"},
+		Texts: func(o *Outlined, now time.Time) (is []string) {
+			for _, condition := range Conditions {
+				if o.Is(condition, now) {
+					is = append(is, condition)
+				}
+			}
+			return is
+		},
+	},
+	{
+		Key: filter.Key{Name: "next", Type: filter.Duration, Example: "<1h", About: "the time until the next tick"},
+		Span: func(o *Outlined, now time.Time) (time.Duration, bool) {
+			return o.NextTick.Sub(now), !o.Paused && !o.NextTick.IsZero()
+		},
+	},
+}
+
+// Select returns the crons that match a filter.
+func Select(where *filter.Filter, now time.Time, crons []Cron) []Cron {
+	return slices.DeleteFunc(slices.Clone(crons), func(c Cron) bool {
+		return len(FilterTable.Select(where, now, []Outlined{c.outline()})) == 0
+	})
+}
+
+// outline returns the part of the cron by which lists are filtered.
+func (c *Cron) outline() Outlined {
+	return Outlined{Name: c.Name, Job: c.Spec.Job, Paused: c.Paused(), NextTick: c.NextTick, BlockedBy: c.Blocked.By}
+}

@@ -1,0 +1,64 @@
+package filter
+
+import (
+	"slices"
+	"time"
+)
+
+// Table declares the keys of a list that is filtered in memory.
+type Table[T any] []Column[T]
+
+// Column is a key with the part of a row that its terms match. Only the field for the key's
+// type is set.
+type Column[T any] struct {
+	Key
+	// Texts returns the texts of a row, of which a Text or Choice matches one.
+	Texts func(row *T, now time.Time) []string
+	// Span returns what a Duration is compared with; ok is false if the row has none.
+	Span func(row *T, now time.Time) (span time.Duration, ok bool)
+}
+
+// Keys returns the keys of the table.
+func (t Table[T]) Keys() []Key {
+	keys := make([]Key, len(t))
+	for i, column := range t {
+		keys[i] = column.Key
+	}
+	return keys
+}
+
+// Select returns the rows that match a filter, in their order.
+func (t Table[T]) Select(f *Filter, now time.Time, rows []T) []T {
+	if f == nil {
+		return rows
+	}
+	found := []T{}
+	for i := range rows {
+		if t.matches(f, now, &rows[i]) {
+			found = append(found, rows[i])
+		}
+	}
+	return found
+}
+
+func (t Table[T]) matches(f *Filter, now time.Time, row *T) bool {
+	for _, column := range t {
+		if terms := f.Of(column.Name); len(terms) > 0 && !column.matches(terms, now, row) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c Column[T]) matches(terms []Term, now time.Time, row *T) bool {
+	if c.Span != nil {
+		span, ok := c.Span(row, now)
+		return ok && !slices.ContainsFunc(terms, func(t Term) bool { return t.Longer && span <= t.Span || !t.Longer && span >= t.Span })
+	}
+	for _, text := range c.Texts(row, now) {
+		if slices.ContainsFunc(terms, func(t Term) bool { return t.Text.Matches(text) }) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,55 @@
+package filter
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+type row struct {
+	name string
+	tags []string
+	due  time.Time
+}
+
+func TestTableSelects(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	table := Table[row]{
+		{Key: Key{Name: "name"}, Texts: func(r *row, _ time.Time) []string { return []string{r.name} }},
+		{Key: Key{Name: "tag"}, Texts: func(r *row, _ time.Time) []string { return r.tags }},
+		{Key: Key{Name: "due", Type: Duration}, Span: func(r *row, now time.Time) (time.Duration, bool) {
+			return r.due.Sub(now), !r.due.IsZero()
+		}},
+	}
+	rows := []row{
+		{"send_mail", []string{"eu", "bulk"}, now.Add(time.Minute)},
+		{"send_sms", nil, now.Add(time.Hour)},
+		{"report", []string{"us"}, time.Time{}},
+	}
+	for text, want := range map[string][]string{
+		"":                        {"send_mail", "send_sms", "report"},
+		"name:send*":              {"send_mail", "send_sms"},
+		"name:send_sms name:rep*": {"send_sms", "report"},
+		"tag:eu":                  {"send_mail"},
+		"tag:u* tag:bulk":         {"send_mail", "report"},
+		"tag:* name:report":       {"report"},
+		"tag:asia":                {},
+		"due:>30s":                {"send_mail", "send_sms"},
+		"due:>30s due:<30m":       {"send_mail"},
+		"due:<1h":                 {"send_mail"},
+	} {
+		f, err := Parse(text, table.Keys())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := []string{}
+		for _, r := range table.Select(f, now, rows) {
+			got = append(got, r.name)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", text, diff)
+		}
+	}
+}
