@@ -7,12 +7,12 @@ import (
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
-// aroundSQL reads a term, the term before it and the term after it. The first part reads only
-// the newest terms if no term is given.
+// aroundSQL reads a term, the term before it and the term after it; without a term, the newest
+// two.
 const aroundSQL = `
 SELECT ` + tenureColumns + `
 FROM (
-    (SELECT * FROM forge_leader_history WHERE role = $1 AND ($2::bigint = 0 OR term <= $2) ORDER BY term DESC LIMIT 2)
+    (SELECT * FROM forge_leader_history WHERE role = $1 AND term <= coalesce(nullif($2::bigint, 0), 9223372036854775807) ORDER BY term DESC LIMIT 2)
     UNION ALL
     (SELECT * FROM forge_leader_history WHERE role = $1 AND $2::bigint > 0 AND term > $2 ORDER BY term LIMIT 1)
 ) AS h

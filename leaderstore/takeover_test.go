@@ -150,3 +150,49 @@ SELECT type || ' ' || node_id || ' ' || term || coalesce(' ' || (data ->> 'reaso
 		t.Errorf("events %q; want %q", events, want)
 	}
 }
+
+// The events have the times at which a deputy noticed the end, the election started and the
+// term began, in this order.
+func TestElectionEventsHaveTheirTimes(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a, b := c.open("a"), c.open("b")
+	first := c.win(a)
+	ended := c.now()
+	a.Close()
+	var won []string
+	for deadline := time.Now().Add(nodes.WaitTimeout); len(won) == 0 && time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		var err error
+		if won, err = b.TryLocks(t.Context(), []leaderstore.Lock{lock}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := c.now()
+	if _, err := b.AcquireTerm(t.Context(), role, leaderstore.SessionEnd{Incarnation: first.Fence.Incarnation, At: ended}); err != nil {
+		t.Fatal(err)
+	}
+	around, err := leaderstore.New(c.pool).Around(t.Context(), role, 2)
+	if err != nil || len(around) != 2 || !around[0].EndedAt.Equal(ended) {
+		t.Fatalf("tenures %+v, %v; the first ended at %v", around, err, ended)
+	}
+	at := func(kind string) (at time.Time) {
+		t.Helper()
+		if err := c.pool.QueryRow(t.Context(), `SELECT at FROM forge_events WHERE type = $1 ORDER BY id DESC LIMIT 1`, kind).Scan(&at); err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	if lost, started, elected := at("leader_lost"), at("election_started"), at("leader_elected"); !lost.Equal(ended) ||
+		started.Before(before) || started.After(elected) || !elected.Equal(around[1].AcquiredAt) {
+		t.Errorf("lost at %v, want %v; election at %v, from %v; elected at %v, want %v", lost, ended, started, before, elected, around[1].AcquiredAt)
+	}
+}
+
+// now reads the database's clock.
+func (c *cluster) now() (now time.Time) {
+	c.t.Helper()
+	if err := c.pool.QueryRow(c.t.Context(), `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		c.t.Fatal(err)
+	}
+	return now
+}

@@ -56,6 +56,7 @@ func (c *incidentCache) Get(ctx context.Context, role string, term int64) (incid
 	if found && time.Now().Before(kept.until) {
 		return kept.report, nil
 	}
+	began := time.Now()
 	report, err := c.read(ctx, role, term)
 	if err != nil {
 		return report, err
@@ -69,7 +70,8 @@ func (c *incidentCache) Get(ctx context.Context, role string, term int64) (incid
 	if len(c.kept) >= keptIncidents {
 		clear(c.kept)
 	}
-	c.kept[key] = keptIncident{report, time.Now().Add(keep)}
+	end := time.Now()
+	c.kept[key] = keptIncident{report, end.Add(max(keep, 20*end.Sub(began)))} // as Cache does
 	return report, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/riverqueue/river/rivertype"
 
+	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
@@ -218,6 +220,13 @@ func TestJobsOfCrashedNodeAreRescued(t *testing.T) {
 		if got := c.state(t, id); got != state {
 			t.Errorf("job %d is %s, want %s", id, got, state)
 		}
+	}
+	var rescued eventstore.Rescued
+	err := c.pool.QueryRow(t.Context(), `SELECT data FROM forge_events WHERE type = 'jobs_rescued' AND node_id = 'a' AND role = 'scheduler' AND term = 1`).Scan(&rescued)
+	slices.Sort(rescued.IDs)
+	if err != nil || rescued.Incarnation != incA || rescued.Cause == "" || rescued.Jobs != 3 || rescued.Available != 1 ||
+		rescued.Cancelled != 1 || rescued.Discarded != 1 || !slices.Equal(rescued.IDs, []int64{again, used, cancelled}) {
+		t.Errorf("the event of the rescue: %+v, %v", rescued, err)
 	}
 	if node, err := nodestore.New(c.pool).Get(t.Context(), "a"); err != nil || node.State != nodestore.Dead || node.FencedAt.IsZero() {
 		t.Errorf("the dead node's row: %+v, %v", node, err)
