@@ -15,7 +15,7 @@ func TestAlertsPage(t *testing.T) {
 	page := get(t, h, "/alerts").Body.String()
 	for _, want := range []string{
 		`id="alert-no_scheduler_leader"`, "firing</span>", "inactive</span>", "<code>sum(forge_leader_is_leader{role=&#39;scheduler&#39;}) == 0</code>",
-		"role=scheduler 0, since", "pager, slack:#ops", `id="incident-7"`, "slack:#ops could not be told in 2 tries (gone)",
+		"role=scheduler 0, since", `<a href="/leaders/scheduler/terms/latest">What happened</a>`, "pager, slack:#ops", `id="incident-7"`, "slack:#ops could not be told in 2 tries (gone)",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q:\n%s", want, page)

@@ -40,7 +40,7 @@ func TestIncidentPage(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{
-		"/leaders": `href="/leaders/scheduler/terms/7"`, "/": `href="/leaders/scheduler/terms/7"`, "/leaders?span=7d": `<a class="gap brief" href="/leaders/scheduler/terms/7"`,
+		"/leaders": `href="/leaders/scheduler/terms/7"`, "/": `<a href="/leaders/scheduler/terms/7">Last failover: Scheduler, `, "/leaders?span=7d": `<a class="gap brief" href="/leaders/scheduler/terms/7"`,
 	} {
 		if !strings.Contains(get(t, handlerOf(c), path).Body.String(), want) {
 			t.Errorf("%s has no %s", path, want)

@@ -42,6 +42,8 @@ type incidentRow struct {
 	Kept   *format.Stamp // since when the alert keeps firing although its condition no longer holds
 	Ended  *format.Stamp
 	Lasted string
+	// Path is the address of the newest change of leader of the role that it is about.
+	Path string
 }
 
 type notificationRow struct {
@@ -82,7 +84,9 @@ func (s *Pages) loadAlerts(ctx context.Context, req *request) (body, error) {
 			Status: alert, Path: alertPath(alert.Name), To: strings.Join(alert.Notify, ", "), Muted: newSilenceRow(facts.now, alert.Silence),
 		}
 		for _, incident := range alert.Incidents {
-			row.Open = append(row.Open, s.incidentRow(facts, incident))
+			open := s.incidentRow(facts, incident)
+			open.Path = alertRolePath(facts, incident.Labels, alert.Condition)
+			row.Open = append(row.Open, open)
 		}
 		b.Alerts = append(b.Alerts, row)
 	}

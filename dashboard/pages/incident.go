@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/charts"
 	"github.com/forge-scheduler/forge/dashboard/cluster"
@@ -13,6 +15,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/incident"
+	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 type incidentBody struct {
@@ -242,6 +245,40 @@ func incidentProcess(old *incident.OldLeader) string {
 	default:
 		return "still " + old.Process
 	}
+}
+
+// failoverLink links to the report on a failover.
+type failoverLink struct {
+	Role, Path string
+	At         format.Stamp
+}
+
+// lastFailover returns the last change of leader that was not planned. It expects tenures newest
+// first.
+func lastFailover(now time.Time, tenures []leaderstore.Tenure) *failoverLink {
+	for i, t := range tenures {
+		before := slices.IndexFunc(tenures[i+1:], func(o leaderstore.Tenure) bool { return o.Role == t.Role })
+		if before >= 0 && incident.Unplanned(tenures[i+1+before].EndReason) {
+			return &failoverLink{t.Role, charts.TermPath(t.Role, t.Term), format.NewStamp(format.ModeAgo, now, t.AcquiredAt)}
+		}
+	}
+	return nil
+}
+
+// conditionRole finds the role that a condition is about.
+var conditionRole = regexp.MustCompile(`\brole=["']([^"']+)["']`)
+
+// alertRolePath returns the address of the newest change of leader of the role that an alert is
+// about, by its labels or its condition; empty if it is about no role of the cluster.
+func alertRolePath(facts clusterFacts, labels map[string]string, condition string) string {
+	role := labels["role"]
+	if found := conditionRole.FindStringSubmatch(condition); role == "" && found != nil {
+		role = found[1]
+	}
+	if !slices.ContainsFunc(facts.leaders, func(l leaderstore.Leader) bool { return l.Role == role && l.Term > 0 }) {
+		return ""
+	}
+	return rolePath(role) + "/terms/latest"
 }
 
 // eventPath returns the address of the incident of an event about a term; empty for others.

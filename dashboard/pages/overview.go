@@ -14,13 +14,15 @@ import (
 
 type overviewBody struct {
 	base
-	Health    health
-	Tiles     []tile
-	CountAge  jobCountAge
-	Cards     []leaderCard
-	Lanes     charts.Swimlane
-	Spans     []charts.SpanLink
-	History   []tenureRow
+	Health   health
+	Tiles    []tile
+	CountAge jobCountAge
+	Cards    []leaderCard
+	Lanes    charts.Swimlane
+	Spans    []charts.SpanLink
+	History  []tenureRow
+	// Failover is the last change of leader that was not planned; nil if there is none.
+	Failover  *failoverLink
 	Nodes     []nodeRow
 	Coming    []cronRow
 	Failures  []deadGroupRow
@@ -108,6 +110,7 @@ func (s *Pages) loadOverview(ctx context.Context, req *request) (body, error) {
 	b.Lanes = charts.DrawSwimlane(facts.now, sp, facts.leaders, tenures, facts.colors)
 	b.Spans = charts.SpanLinks(charts.Spans, sp, func(name string) string { return "/?" + web.Encode("span", name) + "#history" })
 	b.History = tenureRows(facts.now, tenures[:min(len(tenures), 8)], facts.leaders, facts.colors)
+	b.Failover = lastFailover(facts.now, tenures)
 	b.Nodes = nodeRows(facts, s.Self)
 	return &b, s.loadWork(ctx, &b, facts)
 }

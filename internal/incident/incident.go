@@ -116,10 +116,13 @@ type Lost struct {
 	Ticks *cronstore.Unrecorded `json:"ticks,omitempty"`
 }
 
-// Planned reports whether the old leader gave the role up in order.
+// planned reports whether the old leader gave the role up in order.
 func planned(reason string) bool {
 	return reason == "resigned" || reason == "stepped_down" || reason == "transferred"
 }
+
+// Unplanned reports whether a term ended for this reason because its leader was lost.
+func Unplanned(reason string) bool { return reason != "" && reason != "unknown" && !planned(reason) }
 
 // Settled reports whether the new term began longer ago than some time, so that the report
 // grows no more.

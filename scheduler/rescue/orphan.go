@@ -39,15 +39,11 @@ const namedJobs = 100
 // later without reading every job.
 func appendRescued(ctx context.Context, tx postgres.DB, fence leaderstore.Fence, process lostProcess, orphans []jobstore.Orphan) error {
 	rescued := eventstore.Rescued{Incarnation: process.incarnation, Cause: process.cause, Jobs: len(orphans)}
+	counts := map[rivertype.JobState]*int{
+		rivertype.JobStateAvailable: &rescued.Available, rivertype.JobStateCancelled: &rescued.Cancelled, rivertype.JobStateDiscarded: &rescued.Discarded,
+	}
 	for _, o := range orphans {
-		switch state := nextState(o); {
-		case state == rivertype.JobStateCancelled:
-			rescued.Cancelled++
-		case state == rivertype.JobStateDiscarded:
-			rescued.Discarded++
-		default:
-			rescued.Available++
-		}
+		*counts[nextState(o)]++
 		if len(rescued.IDs) < namedJobs {
 			rescued.IDs = append(rescued.IDs, o.ID)
 		}
