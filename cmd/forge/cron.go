@@ -195,18 +195,38 @@ func explainCron(ctx context.Context, pool *pgxpool.Pool, name string, err error
 
 func (a *app) cronHistoryCommand() *cobra.Command {
 	var limit int
+	var from, to string
 	cmd := &cobra.Command{
 		Use: "history NAME", Short: "Print the ledger of a cron: each due tick and its verdict", Args: cobra.ExactArgs(1),
-		Example: "  forge cron history nightly-report -n 7",
+		Example: "  forge cron history nightly-report -n 7\n" +
+			"  forge cron history nightly-report --from 2026-11-20T00:00:00Z --to 2026-11-21T00:00:00Z",
 		RunE: listed(a, tickColumns, func(ctx context.Context, pool *pgxpool.Pool, args []string) ([]cronstore.Tick, error) {
+			first, err := optionalInstant("--from", from)
+			if err != nil {
+				return nil, err
+			}
+			last, err := optionalInstant("--to", to)
+			if err != nil {
+				return nil, err
+			}
 			if _, err := findCron(ctx, pool, args[0]); err != nil {
 				return nil, err
 			}
-			return cronstore.New(pool).Ticks(ctx, args[0], time.Time{}, limit)
+			return cronstore.New(pool).TicksBetween(ctx, args[0], first, last, limit)
 		}),
 	}
 	cmd.Flags().IntVarP(&limit, "limit", "n", 30, "at most this many, newest first")
+	cmd.Flags().StringVar(&from, "from", "", "only ticks from this instant on, RFC 3339")
+	cmd.Flags().StringVar(&to, "to", "", "only ticks before this instant, RFC 3339")
 	return cmd
+}
+
+// optionalInstant parses a flag that may be empty.
+func optionalInstant(flag, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	return parseInstant(flag, text)
 }
 
 var tickColumns = []column[cronstore.Tick]{

@@ -98,7 +98,7 @@ func (s *API) cronRoutes() []route.Route {
 		}, s.listNextOfSchedule),
 		get(s, "/api/v1/crons/{name}/ticks", route.Operation{
 			ID: "listTicks", Summary: "List a cron's ticks, newest first", About: "Returns the recorded ticks of the cron, each with its verdict.",
-			Query: slices.Concat([]route.Parameter{route.Instant("before", "Only those before this instant.")}, route.Paged),
+			Query: slices.Concat([]route.Parameter{route.Instant("before", "Only those before this instant."), route.Instant("from", "Only those from this instant on.")}, route.Paged),
 		}, s.listTicks),
 		get(s, "/api/v1/crons/{name}/ticks/{tick}", route.Operation{
 			ID: "explainTick", Summary: "Explain the verdict of a tick", About: "Returns the verdict of one tick with its reason, even if the tick is not recorded.",
@@ -158,7 +158,7 @@ func (s *API) listTicks(r *http.Request, q *web.Query) (page web.List[cronstore.
 	if err != nil {
 		return page, err
 	}
-	ticks, err := s.Source.Crons.Ticks(r.Context(), cron.Name, q.Time("before"), q.Limit())
+	ticks, err := s.Source.Crons.TicksBetween(r.Context(), cron.Name, q.Time("from"), q.Time("before"), q.Limit())
 	return pageOf(q, ticks, len(ticks) == q.Limit(), "before", func(last cronstore.Tick) string { return last.Tick.UTC().Format(time.RFC3339Nano) }), err
 }
 

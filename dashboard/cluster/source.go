@@ -75,6 +75,12 @@ type Crons interface {
 	// Ticks returns at most limit ticks of a cron that were due before an instant (zero:
 	// the newest), newest first.
 	Ticks(ctx context.Context, cron string, before time.Time, limit int) ([]cronstore.Tick, error)
+	// TicksBetween returns at most limit ticks of a cron that were due from an instant on and
+	// before another one (zero: the newest), newest first.
+	TicksBetween(ctx context.Context, cron string, from, before time.Time, limit int) ([]cronstore.Tick, error)
+	// TicksFrom returns at most limit ticks of a cron that were due from an instant on, oldest
+	// first.
+	TicksFrom(ctx context.Context, cron string, from time.Time, limit int) ([]cronstore.Tick, error)
 	// Definition returns what the jobs of a kind run, by the configuration in force; nil if
 	// that does not define the kind.
 	Definition(ctx context.Context, kind string) (*cronstore.Definition, error)

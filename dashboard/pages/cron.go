@@ -29,18 +29,6 @@ func redirectDone(w http.ResponseWriter, r *http.Request, did string, more ...st
 	redirectWithNotice(w, r, to)
 }
 
-func (s *Pages) formTrigger(w http.ResponseWriter, r *http.Request) {
-	if _, ok := s.Form(w, r); !ok {
-		return
-	}
-	row, err := s.Trigger(r.Context(), cronstore.Trigger{Cron: r.PathValue("name"), By: auth.RequestOrigin(r, viaPage)})
-	if err != nil {
-		s.AnswerError(w, r, err)
-		return
-	}
-	redirectDone(w, r, "trigger", "job", strconv.FormatInt(row.JobID, 10))
-}
-
 func (s *Pages) formPause(w http.ResponseWriter, r *http.Request) { s.formHold(w, r, true) }
 
 func (s *Pages) formResume(w http.ResponseWriter, r *http.Request) { s.formHold(w, r, false) }
@@ -71,7 +59,14 @@ type cronBody struct {
 	Args     string
 	Ticks    []tickRow
 	Zone     string
+	Newer    string
 	Older    string
+	// Waits is the job for which the oldest queued tick waits; nil if no tick is queued.
+	Waits *remark
+	// Chosen is the tick that the reader has jumped to; nil if the page shows the newest.
+	Chosen *chosenTick
+	// Field is the content of the field to jump to another tick.
+	Field string
 }
 
 // upcomingRow is one of the next runs.
@@ -107,12 +102,30 @@ func (s *Pages) loadCron(ctx context.Context, req *request) (body, error) {
 	b.Zone = zone.String()
 	b.Coming = upcomingRows(facts.now, s.UpcomingTicks(cron, facts.now), zone)
 	shown := newest[:min(len(newest), web.DefaultLimit)]
-	if b.past {
-		if shown, err = s.Source.Crons.Ticks(ctx, cron.Name, before, web.DefaultLimit); err != nil {
-			return nil, fmt.Errorf("read ticks of %s: %w", cron.Name, err)
-		}
+	b.Field = fieldOf(newest, zone)
+	if shown, err = s.shownTicks(ctx, req, &b, cron, shown); err != nil {
+		return nil, err
 	}
 	return &b, s.loadLedger(ctx, &b, facts, cron, newest, shown)
+}
+
+// shownTicks returns the ticks that the page shows: the newest ones, those before an instant, or
+// those around the one that the reader has jumped to.
+func (s *Pages) shownTicks(ctx context.Context, req *request, b *cronBody, cron cronstore.Cron, newest []cronstore.Tick) ([]cronstore.Tick, error) {
+	switch {
+	case req.Values.Has("outcome"):
+		return s.loadFound(ctx, req, b, cron, newest)
+	case req.Values.Has("at"):
+		at, err := wallTime("at", req.Values.Get("at"), cron.Spec.Timezone)
+		if err != nil {
+			return nil, web.BadRequest(err)
+		}
+		return s.loadChosen(ctx, b, cron, at)
+	case b.past:
+		return s.Source.Crons.Ticks(ctx, cron.Name, req.Time("before"), web.DefaultLimit)
+	default:
+		return newest, nil
+	}
 }
 
 // loadLedger fills in the verdicts of the ticks and the ends of their jobs.
@@ -138,7 +151,9 @@ func (s *Pages) loadLedger(ctx context.Context, b *cronBody, facts clusterFacts,
 	b.Cron = newCronRow(facts.now, cron, newest, ends)
 	b.Cron.Strip = charts.DrawTickStrip(newest, ends, min(cluster.StripLong, len(newest)))
 	b.Ticks = tickRows(facts.now, shown, told, zoneOf(cron.Spec.Timezone), ends, facts.colors)
-	if len(shown) == web.DefaultLimit {
+	b.markRows(shown, zoneOf(cron.Spec.Timezone))
+	b.Waits = waitsFor(newest)
+	if len(shown) >= web.DefaultLimit {
 		b.Older = b.Cron.Path + "?" + web.Encode("before", shown[len(shown)-1].Tick.UTC().Format(time.RFC3339Nano))
 	}
 	return nil
@@ -218,6 +233,9 @@ type tickRow struct {
 	JobID    int64
 	Path     string
 	State    charts.Badge
+	// At is the address of the tick. Run is that of the form that runs it, if it has no job.
+	At, Run string
+	Chosen  bool
 }
 
 func tickRows(now time.Time, ticks []cronstore.Tick, told map[int64][]alerts.Notification, zone *time.Location, jobs map[int64]string, colors charts.Palette) []tickRow {

@@ -35,6 +35,14 @@ type enqueueBody struct {
 	Kind  string
 	// Problem is the reason why the submitted form was rejected.
 	Problem string
+	argsForm
+	// The submitted values of the other form fields.
+	Queue, Priority, At, Unique string
+	Priorities                  []choice
+}
+
+// argsForm is the part of a form that holds the arguments of a job.
+type argsForm struct {
 	// Fields are the arguments in the kind's schema. If empty, Args holds the arguments as
 	// JSON.
 	Fields []argField
@@ -42,9 +50,23 @@ type enqueueBody struct {
 	// Other is the address of the other form, with fields or with JSON, if the kind has a
 	// schema.
 	Other string
-	// The submitted values of the other form fields.
-	Queue, Priority, At, Unique string
-	Priorities                  []choice
+}
+
+// newArgsForm returns the form for arguments in fields, with the submitted values. address
+// returns the address of the page with fields, or with JSON.
+func newArgsForm(fields []argschema.Field, sent url.Values, raw bool, address func(raw bool) string) (f argsForm) {
+	f.Args = cmp.Or(sent.Get("args"), draftArgs(fields))
+	if len(fields) == 0 {
+		return f
+	}
+	f.Other = address(!raw)
+	if raw {
+		return f
+	}
+	for _, field := range fields {
+		f.Fields = append(f.Fields, newArgField(field, sent))
+	}
+	return f
 }
 
 // choice is an option of a select.
@@ -185,23 +207,13 @@ func (s *Pages) enqueueForm(ctx context.Context, sent url.Values, raw bool, prob
 	if err != nil {
 		return nil, err
 	}
-	b.askFor(fields, sent, raw)
+	b.argsForm = newArgsForm(fields, sent, raw, func(raw bool) string {
+		if raw {
+			return "/enqueue?" + web.Encode("kind", b.Kind, "raw", "1")
+		}
+		return "/enqueue?" + web.Encode("kind", b.Kind)
+	})
 	return b, nil
-}
-
-func (b *enqueueBody) askFor(fields []argschema.Field, sent url.Values, raw bool) {
-	b.Args = cmp.Or(sent.Get("args"), draftArgs(fields))
-	if len(fields) == 0 {
-		return
-	}
-	if raw {
-		b.Other = "/enqueue?" + web.Encode("kind", b.Kind)
-		return
-	}
-	b.Other = "/enqueue?" + web.Encode("kind", b.Kind, "raw", "1")
-	for _, f := range fields {
-		b.Fields = append(b.Fields, newArgField(f, sent))
-	}
 }
 
 // formEnqueue adds the job and redirects to its page. If the form is invalid, it answers

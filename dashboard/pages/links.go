@@ -26,7 +26,7 @@ func CronPath(name string) string { return "/crons/" + url.PathEscape(name) }
 
 // tickPath returns the address of a tick in the ledger of its cron.
 func tickPath(cron string, tick time.Time) string {
-	return CronPath(cron) + "?" + web.Encode("before", tick.Add(time.Microsecond).UTC().Format(time.RFC3339Nano)) + "#tick-" + strconv.FormatInt(tick.UnixMilli(), 10)
+	return CronPath(cron) + "?" + web.Encode("at", tick.UTC().Format(time.RFC3339Nano)) + "#h-ticks"
 }
 
 func queuePath(name string) string { return "/queues#queue-" + url.PathEscape(name) }

@@ -104,7 +104,8 @@ var pageKinds = map[string]pageKind{
 	"drain":    {"move", []string{"node"}, nil, loadDrain(true)},
 	"undrain":  {"move", []string{"node"}, nil, loadDrain(false)},
 	"crons":    {"crons", append([]string{"q", "is", "filter", "after"}, cronFields...), []string{"tabs", "list"}, (*Pages).loadCrons},
-	"cron":     {"cron", []string{"name", "before", "did", "n", "job"}, []string{"facts", "ticks"}, (*Pages).loadCron},
+	"cron":     {"cron", []string{"name", "before", "after", "outcome", "at", "did", "n", "job"}, []string{"facts", "ticks"}, (*Pages).loadCron},
+	"trigger":  {"trigger", []string{"name", "at", "raw"}, nil, (*Pages).loadTrigger},
 	"backfill": {"backfill", []string{"name", "from", "to", "limit"}, nil, (*Pages).loadBackfill},
 	"jobs":     {"jobs", append([]string{"state", "filter", "before", "did", "n"}, jobFields...), []string{"tabs", "acts", "list"}, (*Pages).loadJobs},
 	"job":      {"job", []string{"id", "attempt", "find", "wrap", "times", "did"}, []string{"facts", "placement", "attempts", "output"}, (*Pages).loadJob},
@@ -159,6 +160,8 @@ var bulkKeys = []string{"state", "kind", "queue", "cron", "filter"}
 type request struct {
 	web.Query
 	out output
+	// foundRun is the tick that a search for a run found; nil before the search.
+	foundRun *time.Time
 	// definition is what the job of the page runs; nil before it was read.
 	definition *definitionBody
 	// scope is the reader's scope; empty if everybody may do everything.

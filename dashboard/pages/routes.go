@@ -38,7 +38,7 @@ func (s *Pages) Routes() []route.Route {
 	}
 	if s.Operates() {
 		routes = append(routes,
-			route.Route{Path: "/crons/{name}/trigger", Post: s.formTrigger, Write: route.Operator},
+			route.Route{Path: "/crons/{name}/trigger", Get: s.page("trigger"), Post: s.formTrigger, Read: route.Operator, Write: route.Operator},
 			route.Route{Path: "/crons/{name}/pause", Post: s.formPause, Write: route.Operator},
 			route.Route{Path: "/crons/{name}/resume", Post: s.formResume, Write: route.Operator},
 			route.Route{Path: "/crons/{name}/backfill", Get: s.page("backfill"), Post: s.formBackfill, Read: route.Operator, Write: route.Operator})

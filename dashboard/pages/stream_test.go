@@ -29,7 +29,7 @@ func TestEveryPageStreamsItsParts(t *testing.T) {
 			}
 		}
 		page := dashboardtest.PlainGet(t, pageHandlerOf(c), map[string]string{
-			"overview": "/", "leaders": "/leaders", "crons": "/crons", "cron": "/crons/backup", "backfill": "/crons/backup/backfill",
+			"overview": "/", "leaders": "/leaders", "crons": "/crons", "cron": "/crons/backup", "backfill": "/crons/backup/backfill", "trigger": "/crons/backup/trigger",
 			"silence": "/alerts/quiet/silence", "tryalert": "/alerts/no_scheduler_leader/test",
 			"incident": "/leaders/scheduler/terms/7", "nodes": "/nodes", "settings": "/settings", "tokens": "/tokens", "revoketoken": "/tokens/backup/revoke", "stepdown": "/leaders/scheduler/step-down", "transfer": "/leaders/scheduler/transfer",
 			"drain": "/nodes/node-1/drain", "undrain": "/nodes/node-1/undrain",

@@ -92,6 +92,26 @@ WHERE t.cron = $1 AND t.tick < coalesce($2::timestamptz, 'infinity')
 ORDER BY t.tick DESC
 LIMIT $3`
 
+// Ranges do not overlap, so only the newest range that began before the first instant can have
+// ticks after it.
+const ticksBetweenSQL = `
+SELECT ` + tickColumns + `
+FROM forge_cron_ticks AS t
+WHERE t.cron = $1 AND t.tick < coalesce($3::timestamptz, 'infinity')
+  AND t.tick >= coalesce((
+      SELECT r.tick
+      FROM (SELECT tick, last_tick FROM forge_cron_ticks WHERE cron = $1 AND tick < $2 AND last_tick IS NOT NULL ORDER BY tick DESC LIMIT 1) AS r
+      WHERE r.last_tick >= $2), $2)
+ORDER BY t.tick DESC
+LIMIT $4`
+
+const ticksFromSQL = `
+SELECT ` + tickColumns + `
+FROM forge_cron_ticks AS t
+WHERE t.cron = $1 AND t.tick >= $2
+ORDER BY t.tick
+LIMIT $3`
+
 const newestTicksSQL = `
 SELECT ` + tickColumns + `
 FROM unnest($1::text[]) AS wanted (name),
@@ -124,6 +144,18 @@ GROUP BY g.n, t.verdict`
 // (zero: the newest), newest first.
 func (s *Store) Ticks(ctx context.Context, cron string, before time.Time, limit int) ([]Tick, error) {
 	return postgres.Select(ctx, s.db, "list ticks of "+cron, scanTick, ticksSQL, cron, nullTime(before), limit)
+}
+
+// TicksBetween returns at most limit ledger rows of a cron with ticks from an instant on and
+// before another one (zero: the newest), newest first.
+func (s *Store) TicksBetween(ctx context.Context, cron string, from, before time.Time, limit int) ([]Tick, error) {
+	return postgres.Select(ctx, s.db, "list ticks of "+cron, scanTick, ticksBetweenSQL, cron, from, nullTime(before), limit)
+}
+
+// TicksFrom returns at most limit ledger rows of a cron with ticks from an instant on, oldest
+// first.
+func (s *Store) TicksFrom(ctx context.Context, cron string, from time.Time, limit int) ([]Tick, error) {
+	return postgres.Select(ctx, s.db, "list ticks of "+cron, scanTick, ticksFromSQL, cron, from, limit)
 }
 
 // NewestTicks returns at most limit of the newest ledger rows of each of these

@@ -2,6 +2,7 @@ package cronstore_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,6 +27,46 @@ func TestFindTick(t *testing.T) {
 		found, err := cronstore.New(pool).FindTick(t.Context(), "a", start.Add(time.Duration(hour)*time.Hour))
 		if found.Verdict != want || (want == "") != errors.Is(err, cronstore.ErrNotFound) {
 			t.Errorf("hour %d: %s, %v; want %q", hour, found.Verdict, err, want)
+		}
+	}
+}
+
+func TestTicksOfASpan(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	exec(t, pool, `
+		INSERT INTO forge_cron_ticks (cron, tick, verdict, term, node_id, last_tick, tick_count)
+		SELECT 'a', $1::timestamptz + n * interval '1 hour', 'fired', 1, 'n1', NULL, 1 FROM generate_series(0, 9) AS n
+		UNION ALL SELECT 'a', $1::timestamptz + interval '10 hours', 'skipped_paused', 1, 'n1', $1::timestamptz + interval '15 hours', 6
+		UNION ALL SELECT 'a', $1::timestamptz + interval '16 hours', 'fired', 1, 'n1', NULL, 1
+		UNION ALL SELECT 'b', $1::timestamptz + interval '3 hours', 'fired', 1, 'n1', NULL, 1`, start)
+	store := cronstore.New(pool)
+	hour := func(n int) time.Time { return start.Add(time.Duration(n) * time.Hour) }
+	hours := func(ticks []cronstore.Tick, err error) (found []int) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tick := range ticks {
+			found = append(found, int(tick.Tick.Sub(start)/time.Hour))
+		}
+		return found
+	}
+	for _, test := range []struct {
+		got, want []int
+	}{
+		{hours(store.TicksBetween(t.Context(), "a", hour(3), hour(6), 10)), []int{5, 4, 3}},
+		{hours(store.TicksBetween(t.Context(), "a", hour(3), hour(6), 2)), []int{5, 4}},
+		{hours(store.TicksBetween(t.Context(), "a", hour(12), time.Time{}, 10)), []int{16, 10}}, // a range that began before
+		{hours(store.TicksBetween(t.Context(), "a", hour(16), time.Time{}, 10)), []int{16}},
+		{hours(store.TicksBetween(t.Context(), "a", time.Time{}, hour(2), 10)), []int{1, 0}},
+		{hours(store.TicksBetween(t.Context(), "a", time.Time{}, time.Time{}, 3)), []int{16, 10, 9}},
+		{hours(store.TicksFrom(t.Context(), "a", hour(8), 3)), []int{8, 9, 10}},
+		{hours(store.TicksFrom(t.Context(), "a", hour(17), 3)), nil},
+	} {
+		if !slices.Equal(test.got, test.want) {
+			t.Errorf("got %v, want %v", test.got, test.want)
 		}
 	}
 }

@@ -300,6 +300,23 @@ func (f Crons) Ticks(_ context.Context, cron string, before time.Time, limit int
 	})
 }
 
+func (f Crons) TicksBetween(ctx context.Context, cron string, from, before time.Time, limit int) ([]cronstore.Tick, error) {
+	ticks, err := f.Ticks(ctx, cron, before, limit)
+	return slices.DeleteFunc(ticks, func(t cronstore.Tick) bool { return t.Tick.Before(from) }), err
+}
+
+func (f Crons) TicksFrom(_ context.Context, cron string, from time.Time, limit int) ([]cronstore.Tick, error) {
+	return Read(f.Cluster, func() []cronstore.Tick {
+		var own []cronstore.Tick
+		for _, t := range slices.Backward(f.Cluster.Ticks[cron]) {
+			if !t.Tick.Before(from) && len(own) < limit {
+				own = append(own, t)
+			}
+		}
+		return own
+	})
+}
+
 func (f Queues) Queues(context.Context) ([]jobstore.Queue, error) {
 	return Read(f.Cluster, func() []jobstore.Queue {
 		return []jobstore.Queue{
