@@ -192,12 +192,12 @@ func TestRefusedPagesLeadToLogin(t *testing.T) {
 		}
 	}
 	for path, next := range map[string]string{ // the page of the form, not the form's address
-		"/crons/backup/pause":        "%2Fcrons%2Fbackup",
-		"/queues/default/pause":      "%2Fqueues",
-		"/jobs/42/cancel":            "%2Fjobs%2F42%2Fcancel",
-		"/alerts/quiet/unsilence":    "%2Falerts",
-		"/crons/a%2Fb%3Fc/trigger":   "%2Fcrons%2Fa%252Fb%253Fc",
-		"/crons/backup/trigger?x=//": "%2Fcrons%2Fbackup",
+		"/crons/backup/pause":      "%2Fcrons%2Fbackup",
+		"/queues/default/pause":    "%2Fqueues",
+		"/jobs/42/cancel":          "%2Fjobs%2F42%2Fcancel",
+		"/alerts/quiet/unsilence":  "%2Falerts",
+		"/crons/a%2Fb%3Fc/pause":   "%2Fcrons%2Fa%252Fb%253Fc",
+		"/crons/backup/pause?x=//": "%2Fcrons%2Fbackup",
 	} {
 		for cookie, words := range map[string]string{"forge=session-of-viewer": "Log in with another token", "": ">Log in<"} {
 			body := submit(t, h, path, "", cookie, "").Body.String()

@@ -207,10 +207,11 @@ func outputViewOf(req *request, id int64) outputView {
 		Path: jobPath(id), Attempt: req.Values.Get("attempt"),
 	}
 	v.WrapPath, v.TimesPath, v.AllPath = v.with(v.Find, !v.Wrap, v.Times), v.with(v.Find, v.Wrap, !v.Times), v.with("", v.Wrap, v.Times)
-	v.Download = "/api/v1" + v.Path + "/output?" + web.Encode("attempt", v.Attempt)
+	times := ""
 	if v.Times {
-		v.Download += "&times=true"
+		times = "true"
 	}
+	v.Download = strings.TrimSuffix("/api/v1"+v.Path+"/output?"+web.Encode("attempt", v.Attempt, "times", times), "?")
 	return v
 }
 
@@ -222,5 +223,5 @@ func (v outputView) with(find string, wrap, times bool) string {
 	if times {
 		values = append(values, "times", "on")
 	}
-	return v.Path + "?" + web.Encode(values...) + "#h-output"
+	return strings.TrimSuffix(v.Path+"?"+web.Encode(values...), "?") + "#h-output"
 }

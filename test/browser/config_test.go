@@ -83,6 +83,12 @@ command = ["printf", "%0300d", "1"]
 name = "seldom"
 schedule = "@yearly"
 command = ["true"]
+
+[[crons]]
+name = "orders"
+schedule = "@yearly"
+job = "order"
+args = { customer = "Ada", count = 1 }
 `
 
 // Names may be so long, and may look like HTML. What jobs write and say has no bounds

@@ -71,7 +71,7 @@ func checkBackfill(t *testing.T, n *node, tab context.Context, page string) { //
 		return count
 	}
 	before := recorded()
-	press(t, tab, `.acts a.button`)
+	press(t, tab, `.acts a[href$="/backfill"]`)
 	do(t, tab, chromedp.WaitVisible(chromedp.CSS("#preview button")), chromedp.SetValue(chromedp.CSS("#preview [name=limit]"), "3"))
 	press(t, tab, "#preview button")
 	do(t, tab, chromedp.WaitVisible(chromedp.CSS("#act-backfill button")))

@@ -2,6 +2,9 @@ package browser_test
 
 import (
 	"context"
+	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -17,6 +20,9 @@ func tasks() map[string]func(*task) {
 	return map[string]func(*task){
 		"pause a cron and undo it":               pauseAndUndo,
 		"who led yesterday, and what a gap cost": whatAGapCost,
+		"why no run at 02:00":                    whyNoRun,
+		"run with arguments":                     runWithArguments,
+		"follow an output":                       followOutput,
 	}
 }
 
@@ -71,4 +77,59 @@ func pauseAndUndo(k *task) {
 	if got := said(k.T, k.tab); got != "It is resumed." {
 		k.Errorf("after the undo: %s", got)
 	}
+}
+
+// whyNoRun asks about an instant at which the cron is not due, and about the tick before.
+func whyNoRun(k *task) {
+	k.click(`nav a[href="/crons"]`)
+	k.click(`a[href="/crons/` + seldom + `"]`)
+	k.sees("input[name=at]")
+	do(k.T, k.tab, chromedp.SetValue(chromedp.CSS("input[name=at]"), "2026-11-20T02:00"))
+	k.click(`form[action$="/` + seldom + `#h-ticks"] button`)
+	k.reads(".chosen-why", `The tick 2026-11-20T02:00:00Z of seldom is not due by the schedule "@yearly" in UTC`)
+	k.click(`.chosen-why a[href*="at=2026-01-01T00%3A00%3A00Z"]`)
+	k.reads(".chosen-why", "The tick 2026-01-01T00:00:00Z of seldom was never due: the cron was first seen at ")
+}
+
+// reads waits until an element begins with a text.
+func (k *task) reads(selector, want string) {
+	k.Helper()
+	k.sees(selector)
+	awaitTrue(k.T, k.tab, `document.querySelector(`+strconv.Quote(selector)+`)?.textContent.startsWith(`+strconv.Quote(want)+`)`)
+}
+
+func runWithArguments(k *task) {
+	k.click(`nav a[href="/crons"]`)
+	k.click(`a[href="/crons/orders"]`)
+	k.click(`a[href="/crons/orders/trigger"]`)
+	k.sees(`[name="arg.customer"]`)
+	if got := eval[string](k.T, k.tab, `document.querySelector('[name="arg.customer"]').value`); got != "Ada" {
+		k.Errorf("the form has the customer %q, want the cron's", got)
+	}
+	do(k.T, k.tab, chromedp.SetValue(chromedp.CSS(`[name="arg.customer"]`), `Grace "<b>"`))
+	k.click("#act-run button")
+	if got := said(k.T, k.tab); !strings.HasPrefix(got, "It runs now, as job ") {
+		k.Errorf("after Run: %s", got)
+	}
+	var made job
+	path := eval[string](k.T, k.tab, `document.querySelector(".said a").getAttribute("href")`)
+	if err := k.node.get("/api/v1"+path, &made); err != nil || fmt.Sprint(made.Args) != `map[count:1 customer:Grace "<b>"]` {
+		k.Errorf("%s has %v (%v)", path, made.Args, err)
+	}
+}
+
+// followOutput opens a job that writes a line every fifth of a second, and stays at its end.
+func followOutput(k *task) {
+	id := k.node.enqueue(k.T, `{"kind": "talker"}`)
+	defer k.node.post(k.T, fmt.Sprintf("/api/v1/jobs/%d/cancel", id), "{}")
+	k.node.awaitJob(k.T, id, "running", func(j job) bool { return j.State == "running" })
+	link := fmt.Sprintf(`a[href="/jobs/%d"]`, id)
+	k.click(`nav a[href="/jobs"]`)
+	k.click("main " + link)
+	k.click(`a[href*="times=on"]`)
+	const lines = `document.querySelectorAll("pre.output .at").length`
+	awaitTrue(k.T, k.tab, lines+" > 300")
+	before := eval[int](k.T, k.tab, lines)
+	awaitTrue(k.T, k.tab, fmt.Sprintf("%s > %d", lines, before+3))
+	awaitTrue(k.T, k.tab, `(() => { const e = document.querySelector("pre.output"); return e.scrollHeight - e.scrollTop - e.clientHeight < 24 })()`)
 }
