@@ -128,19 +128,19 @@ func (c *cluster) see(totals ...metrics.Sample) {
 	c.at = c.at.Add(interval)
 }
 
-// open returns the open incidents: name, labels and state.
+// open returns the open occurrences: name, labels and state.
 func (c *cluster) open() []string {
 	c.t.Helper()
-	incidents, err := alerts.New(c.pool).Open(c.t.Context())
+	occurrences, err := alerts.New(c.pool).Open(c.t.Context())
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return words(incidents)
+	return words(occurrences)
 }
 
 func (c *cluster) history() []string {
 	c.t.Helper()
-	var incidents []alerts.Incident // one by one
+	var occurrences []alerts.Occurrence // one by one
 	for before := int64(0); ; {
 		one, err := alerts.New(c.pool).History(c.t.Context(), "", before, 1)
 		if err != nil {
@@ -149,21 +149,21 @@ func (c *cluster) history() []string {
 		if len(one) == 0 {
 			break
 		}
-		incidents, before = append(incidents, one...), one[0].ID
+		occurrences, before = append(occurrences, one...), one[0].ID
 	}
-	return words(incidents)
+	return words(occurrences)
 }
 
-func words(incidents []alerts.Incident) []string {
+func words(occurrences []alerts.Occurrence) []string {
 	var all []string
-	for _, i := range incidents {
+	for _, i := range occurrences {
 		all = append(all, strings.Join(strings.Fields(i.Alert+" "+i.Labels["role"]+" "+string(i.State)), " "))
 	}
 	return all
 }
 
 // told returns the messages in their order: target, number of firing and of resolved
-// incidents, and state.
+// occurrences, and state.
 func (c *cluster) told() []string {
 	c.t.Helper()
 	messages, err := alerts.New(c.pool).Notifications(c.t.Context(), "", 0, 100)
@@ -188,7 +188,7 @@ func (c *cluster) told() []string {
 func (c *cluster) want(open, told []string) {
 	c.t.Helper()
 	if diff := cmp.Diff(open, c.open()); diff != "" {
-		c.t.Errorf("open incidents (-want +got):\n%s", diff)
+		c.t.Errorf("open occurrences (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(told, c.told()); diff != "" {
 		c.t.Errorf("messages (-want +got):\n%s", diff)
@@ -215,7 +215,7 @@ func TestNoLeader(t *testing.T) {
 	c.want(firing, first)
 	c.exec(`UPDATE forge_notifications SET state = 'delivered', done_at = now()`)
 
-	c.takeOver() // no second page for the same incident
+	c.takeOver() // no second page for the same occurrence
 	c.see(leads(0))
 	c.want(firing, []string{"pagerduty firing, delivered"})
 
@@ -297,7 +297,7 @@ func TestRateAcrossFailover(t *testing.T) {
 	c.want(nil, []string{"slack:#ops firing, superseded", "slack:#ops resolved, pending"})
 }
 
-// TestGrouped checks that the incidents of one alert share one message, and that the
+// TestGrouped checks that the occurrences of one alert share one message, and that the
 // message about a resolved one also names those still firing.
 func TestGrouped(t *testing.T) {
 	t.Parallel()
@@ -319,23 +319,23 @@ annotations = { summary = "{{ $labels.role }} has {{ $value }}", other = "{{ wit
 	if err != nil || len(messages) != 4 || !messages[0].Facts.Ended || messages[3].Facts.Ended {
 		t.Errorf("the second message alone is about an end: %+v, %v", messages, err)
 	}
-	incidents, err := alerts.New(c.pool).Open(t.Context())
+	occurrences, err := alerts.New(c.pool).Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantLabels := map[string]string{"alertname": "led", "role": "a", "severity": "warning", "team": "ops-a"}
-	if diff := cmp.Diff(wantLabels, incidents[0].Labels); diff != "" {
+	if diff := cmp.Diff(wantLabels, occurrences[0].Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 	wantTexts := map[string]string{
 		"summary": "a has 1", "other": "1", "description": "forge_leader_failovers_total > 0 holds: its value is 1.",
 	}
-	if diff := cmp.Diff(wantTexts, incidents[0].Annotations); diff != "" {
+	if diff := cmp.Diff(wantTexts, occurrences[0].Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 }
 
-// TestValuesFollow checks that a continuing incident, and the next message about it, has
+// TestValuesFollow checks that a continuing occurrence, and the next message about it, has
 // the value and the texts of the last evaluation, and that their change alone sends no
 // message.
 func TestValuesFollow(t *testing.T) {
@@ -375,7 +375,7 @@ annotations = { summary = "{{ $labels.role }} has {{ $value }}" }
 
 // TestKeepFiringFor checks that an alert keeps firing for keep_firing_for after its
 // condition ceased, across leaders; that the time starts again when the condition held in
-// between; and that a pending incident is not kept.
+// between; and that a pending occurrence is not kept.
 func TestKeepFiringFor(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, strings.Replace(seed, `for = "30s"`, `for = "15s"

@@ -21,7 +21,7 @@ import (
 )
 
 // Texts that are forge's and not Alertmanager's: a message is about one failed
-// run, or about the incidents of one alert, and its page is forge's. An alert's
+// run, or about the occurrences of one alert, and its page is forge's. An alert's
 // severity is PagerDuty's.
 const (
 	summaryText = `{{ if eq .Status "resolved" }}Resolved: {{ end }}` +

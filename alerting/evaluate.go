@@ -24,12 +24,12 @@ const (
 	maxSamples = 5_000_000
 	// evaluateTimeout bounds the evaluation of one condition.
 	evaluateTimeout = 10 * time.Second
-	// maxIncidents bounds the number of series for which one condition may hold.
-	maxIncidents = 1000
+	// maxOccurrences bounds the number of series for which one condition may hold.
+	maxOccurrences = 1000
 )
 
 var (
-	errTooMany = fmt.Errorf("the condition holds for more than %d series: sum them, or narrow it", maxIncidents)
+	errTooMany = fmt.Errorf("the condition holds for more than %d series: sum them, or narrow it", maxOccurrences)
 	errSame    = errors.New("two series that the condition holds for have the same labels after those of the alert are set")
 )
 
@@ -40,8 +40,8 @@ func newEngine(lookback time.Duration) *promql.Engine {
 }
 
 // evaluate returns the series for which a rule's condition holds at an instant, as
-// pending incidents.
-func evaluate(ctx context.Context, engine *promql.Engine, h *history, rule alerts.Rule, at time.Time) ([]alerts.Incident, error) {
+// pending occurrences.
+func evaluate(ctx context.Context, engine *promql.Engine, h *history, rule alerts.Rule, at time.Time) ([]alerts.Occurrence, error) {
 	query, err := engine.NewInstantQuery(ctx, h, nil, rule.Condition, at)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func evaluate(ctx context.Context, engine *promql.Engine, h *history, rule alert
 	if err != nil {
 		return nil, err
 	}
-	if len(vector) > maxIncidents {
+	if len(vector) > maxOccurrences {
 		return nil, errTooMany
 	}
 	lookUp := func(ctx context.Context, text string, at time.Time) (promql.Vector, error) {
@@ -67,16 +67,16 @@ func evaluate(ctx context.Context, engine *promql.Engine, h *history, rule alert
 		return vectorOf(query.Exec(ctx))
 	}
 	seen := map[string]bool{}
-	incidents := make([]alerts.Incident, 0, len(vector))
+	occurrences := make([]alerts.Occurrence, 0, len(vector))
 	for _, sample := range vector {
-		incident := describe(ctx, rule, sample, at, lookUp)
-		if seen[incident.Key()] {
+		occurrence := describe(ctx, rule, sample, at, lookUp)
+		if seen[occurrence.Key()] {
 			return nil, errSame
 		}
-		seen[incident.Key()] = true
-		incidents = append(incidents, incident)
+		seen[occurrence.Key()] = true
+		occurrences = append(occurrences, occurrence)
 	}
-	return incidents, nil
+	return occurrences, nil
 }
 
 // vectorOf copies a result, whose memory the engine reuses.
@@ -94,9 +94,9 @@ func vectorOf(result *promql.Result) (promql.Vector, error) {
 	}
 }
 
-// describe returns the incident for a series for which the condition holds. Labels and
+// describe returns the occurrence for a series for which the condition holds. Labels and
 // annotations are Prometheus' templates.
-func describe(ctx context.Context, rule alerts.Rule, sample promql.Sample, at time.Time, lookUp template.QueryFunc) alerts.Incident {
+func describe(ctx context.Context, rule alerts.Rule, sample promql.Sample, at time.Time, lookUp template.QueryFunc) alerts.Occurrence {
 	own := map[string]string{}
 	sample.Metric.Range(func(l labels.Label) { own[l.Name] = l.Value })
 	delete(own, model.MetricNameLabel)
@@ -108,7 +108,7 @@ func describe(ctx context.Context, rule alerts.Rule, sample promql.Sample, at ti
 		}
 		return filled
 	}
-	incident := alerts.Incident{
+	occurrence := alerts.Occurrence{
 		Alert: rule.Name, Labels: own, Annotations: map[string]string{}, Severity: rule.Severity, Notify: rule.Notify,
 		State: alerts.Pending, Value: finite(sample.F), ActiveAt: at,
 	}
@@ -120,15 +120,15 @@ func describe(ctx context.Context, rule alerts.Rule, sample promql.Sample, at ti
 		own["severity"] = rule.Severity
 	}
 	for name, text := range rule.Annotations {
-		incident.Annotations[name] = fill(text)
+		occurrence.Annotations[name] = fill(text)
 	}
-	if incident.Annotations["summary"] == "" {
-		incident.Annotations["summary"] = rule.Name
+	if occurrence.Annotations["summary"] == "" {
+		occurrence.Annotations["summary"] = rule.Name
 	}
-	if incident.Annotations["description"] == "" {
-		incident.Annotations["description"] = fmt.Sprintf("%s holds: its value is %s.", rule.Condition, strconv.FormatFloat(sample.F, 'g', 6, 64))
+	if occurrence.Annotations["description"] == "" {
+		occurrence.Annotations["description"] = fmt.Sprintf("%s holds: its value is %s.", rule.Condition, strconv.FormatFloat(sample.F, 'g', 6, 64))
 	}
-	return incident
+	return occurrence
 }
 
 // finite returns a value that JSON can represent.
@@ -151,81 +151,81 @@ func expander(ctx context.Context, alert, text string, data any, at time.Time, l
 		model.TimeFromUnixNano(at.UnixNano()), lookUp, &url.URL{}, nil)
 }
 
-// changes are the changes that an evaluation makes to the open incidents.
+// changes are the changes that an evaluation makes to the open occurrences.
 type changes struct {
-	saved     []alerts.Incident // new, firing or resolved
-	refreshed []alerts.Incident // same state, other values or texts
-	forgotten []alerts.Incident // pending ones that ceased
+	saved     []alerts.Occurrence // new, firing or resolved
+	refreshed []alerts.Occurrence // same state, other values or texts
+	forgotten []alerts.Occurrence // pending ones that ceased
 }
 
-// told reports whether receivers are notified of an incident. They are notified of the
-// end of an incident that they know even while its alert is silenced: otherwise a pager's
+// told reports whether receivers are notified of an occurrence. They are notified of the
+// end of an occurrence that they know even while its alert is silenced: otherwise a pager's
 // incident would stay open.
-func told(i alerts.Incident) bool { return i.State != alerts.Pending && !i.Muted }
+func told(i alerts.Occurrence) bool { return i.State != alerts.Pending && !i.Muted }
 
-// judge compares the series for which conditions hold now with the open incidents, by
-// key. judged has the rules that could be evaluated, by name: the incidents of other
+// judge compares the series for which conditions hold now with the open occurrences, by
+// key. judged has the rules that could be evaluated, by name: the occurrences of other
 // rules keep their state, and those of rules that no longer exist are resolved. An
-// incident that starts firing while its alert is silenced is muted until the silence is
+// occurrence that starts firing while its alert is silenced is muted until the silence is
 // over. early is the tolerance by which an evaluation may come early.
-func judge(now time.Time, early time.Duration, open map[string]alerts.Incident, holds []alerts.Incident, judged map[string]alerts.Rule, gone, silent func(alert string) bool) changes {
+func judge(now time.Time, early time.Duration, open map[string]alerts.Occurrence, holds []alerts.Occurrence, judged map[string]alerts.Rule, gone, silent func(alert string) bool) changes {
 	var c changes
 	met := map[string]bool{}
-	for _, incident := range holds {
-		met[incident.Key()] = true
-		before, known := open[incident.Key()]
+	for _, occurrence := range holds {
+		met[occurrence.Key()] = true
+		before, known := open[occurrence.Key()]
 		if known {
-			incident.ID, incident.State = before.ID, before.State
-			incident.ActiveAt, incident.FiredAt, incident.Muted = before.ActiveAt, before.FiredAt, before.Muted
+			occurrence.ID, occurrence.State = before.ID, before.State
+			occurrence.ActiveAt, occurrence.FiredAt, occurrence.Muted = before.ActiveAt, before.FiredAt, before.Muted
 		}
-		wants := judged[incident.Alert].For.Std() - early
-		if incident.State == alerts.Pending && now.Sub(incident.ActiveAt) >= wants {
-			incident.State, incident.FiredAt, incident.Muted = alerts.Firing, now, true
+		wants := judged[occurrence.Alert].For.Std() - early
+		if occurrence.State == alerts.Pending && now.Sub(occurrence.ActiveAt) >= wants {
+			occurrence.State, occurrence.FiredAt, occurrence.Muted = alerts.Firing, now, true
 		}
-		incident.Muted = incident.Muted && silent(incident.Alert)
-		c.note(before, incident)
+		occurrence.Muted = occurrence.Muted && silent(occurrence.Alert)
+		c.note(before, occurrence)
 	}
-	for key, incident := range open {
-		rule, evaluated := judged[incident.Alert]
-		before := incident
+	for key, occurrence := range open {
+		rule, evaluated := judged[occurrence.Alert]
+		before := occurrence
 		switch {
-		case met[key] || !evaluated && !gone(incident.Alert):
-		case incident.State == alerts.Pending:
-			c.forgotten = append(c.forgotten, incident)
-		case fireOn(&incident, now, rule.KeepFiringFor.Std(), early):
-			incident.Muted = incident.Muted && silent(incident.Alert)
-			c.note(before, incident)
+		case met[key] || !evaluated && !gone(occurrence.Alert):
+		case occurrence.State == alerts.Pending:
+			c.forgotten = append(c.forgotten, occurrence)
+		case fireOn(&occurrence, now, rule.KeepFiringFor.Std(), early):
+			occurrence.Muted = occurrence.Muted && silent(occurrence.Alert)
+			c.note(before, occurrence)
 		default:
-			incident.State, incident.ResolvedAt, incident.KeptSince = alerts.Resolved, now, time.Time{}
-			c.saved = append(c.saved, incident)
+			occurrence.State, occurrence.ResolvedAt, occurrence.KeptSince = alerts.Resolved, now, time.Time{}
+			c.saved = append(c.saved, occurrence)
 		}
 	}
 	return c
 }
 
-// note records the change of an incident, which may be new.
-func (c *changes) note(before, incident alerts.Incident) {
+// note records the change of an occurrence, which may be new.
+func (c *changes) note(before, occurrence alerts.Occurrence) {
 	switch {
-	case incident.State != before.State || incident.Muted != before.Muted:
-		c.saved = append(c.saved, incident)
-	case !sameFacts(before, incident):
-		c.refreshed = append(c.refreshed, incident)
+	case occurrence.State != before.State || occurrence.Muted != before.Muted:
+		c.saved = append(c.saved, occurrence)
+	case !sameFacts(before, occurrence):
+		c.refreshed = append(c.refreshed, occurrence)
 	}
 }
 
 // sameFacts reports whether there is nothing to refresh.
-func sameFacts(a, b alerts.Incident) bool {
+func sameFacts(a, b alerts.Occurrence) bool {
 	return a.Value == b.Value && a.Severity == b.Severity && a.KeptSince.Equal(b.KeptSince) &&
 		maps.Equal(a.Annotations, b.Annotations) && slices.Equal(a.Notify, b.Notify)
 }
 
-// fireOn reports whether an incident whose condition does not hold keeps firing, as with
+// fireOn reports whether an occurrence whose condition does not hold keeps firing, as with
 // Prometheus' keep_firing_for: for a time from the first evaluation at which the
 // condition did not hold.
-func fireOn(incident *alerts.Incident, now time.Time, keep, early time.Duration) bool {
-	if keep > 0 && incident.KeptSince.IsZero() {
-		incident.KeptSince = now
+func fireOn(occurrence *alerts.Occurrence, now time.Time, keep, early time.Duration) bool {
+	if keep > 0 && occurrence.KeptSince.IsZero() {
+		occurrence.KeptSince = now
 		return true
 	}
-	return now.Sub(incident.KeptSince) < keep-early
+	return now.Sub(occurrence.KeptSince) < keep-early
 }

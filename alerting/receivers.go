@@ -107,31 +107,31 @@ func withGroup(ctx context.Context, receiver string, m alerts.Message) context.C
 	return amnotify.WithNotificationReason(ctx, amnotify.ReasonFirstNotification)
 }
 
-// onlyFiring returns the message without resolved incidents, with Ended if none is left. The
+// onlyFiring returns the message without resolved occurrences, with Ended if none is left. The
 // message about a failed run stays as it is.
 func onlyFiring(m alerts.Message) alerts.Message {
-	if len(m.Incidents) == 0 {
+	if len(m.Occurrences) == 0 {
 		return m
 	}
-	over := func(i alerts.IncidentFacts) bool { return !i.EndsAt.IsZero() }
-	m.Incidents = slices.DeleteFunc(slices.Clone(m.Incidents), over)
-	m.Ended = m.Ended || len(m.Incidents) == 0
+	over := func(i alerts.OccurrenceFacts) bool { return !i.EndsAt.IsZero() }
+	m.Occurrences = slices.DeleteFunc(slices.Clone(m.Occurrences), over)
+	m.Ended = m.Ended || len(m.Occurrences) == 0
 	return m
 }
 
 // alertsOf converts a message to Alertmanager's alerts.
 func alertsOf(m alerts.Message) []*alert.Alert {
-	if len(m.Incidents) == 0 {
+	if len(m.Occurrences) == 0 {
 		texts := map[string]string{"summary": m.Summary, "description": m.Description}
 		return []*alert.Alert{newAlert(m, m.Labels, texts, m.At, time.Time{})}
 	}
-	all := make([]*alert.Alert, len(m.Incidents))
-	for i, incident := range m.Incidents {
-		ends := incident.EndsAt
+	all := make([]*alert.Alert, len(m.Occurrences))
+	for i, occurrence := range m.Occurrences {
+		ends := occurrence.EndsAt
 		if now := time.Now(); ends.After(now) {
 			ends = now // by this clock, which the notifiers look at, it is over as well
 		}
-		all[i] = newAlert(m, incident.Labels, incident.Annotations, incident.StartsAt, ends)
+		all[i] = newAlert(m, occurrence.Labels, occurrence.Annotations, occurrence.StartsAt, ends)
 	}
 	return all
 }

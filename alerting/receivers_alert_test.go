@@ -13,9 +13,9 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 )
 
-// noLeader is a message about one incident, or about two when other is given.
-func noLeader(ended time.Time, other ...alerts.IncidentFacts) alerts.Message {
-	m := alerts.AlertMessage("no_leader", failure.At, append([]alerts.IncidentFacts{{
+// noLeader is a message about one occurrence, or about two when other is given.
+func noLeader(ended time.Time, other ...alerts.OccurrenceFacts) alerts.Message {
+	m := alerts.AlertMessage("no_leader", failure.At, append([]alerts.OccurrenceFacts{{
 		Labels:      map[string]string{"alertname": "no_leader", "severity": "critical", "role": "scheduler"},
 		Annotations: map[string]string{"summary": "Nobody leads the scheduler", "description": "No <cron> fires."},
 		StartsAt:    failure.At, EndsAt: ended,
@@ -26,7 +26,7 @@ func noLeader(ended time.Time, other ...alerts.IncidentFacts) alerts.Message {
 
 var over = failure.At.Add(time.Minute)
 
-var compactor = alerts.IncidentFacts{
+var compactor = alerts.OccurrenceFacts{
 	Labels:      map[string]string{"alertname": "no_leader", "severity": "critical", "role": "log_compactor"},
 	Annotations: map[string]string{"summary": "Nobody leads the log compactor", "description": "Tables grow."},
 	StartsAt:    failure.At,
@@ -61,7 +61,7 @@ func TestAlertToPagerDuty(t *testing.T) {
 		}
 	}
 	if keys[0] == "" || keys[0] != keys[1] || keys[1] != keys[2] {
-		t.Errorf("keys of one incident: %v", keys)
+		t.Errorf("keys of one occurrence: %v", keys)
 	}
 }
 
@@ -70,8 +70,8 @@ func TestDetailsOfPagerDutyAreTexts(t *testing.T) {
 	t.Parallel()
 	e := serve(t, http.StatusAccepted, "{}")
 	message := noLeader(time.Time{})
-	message.Incidents[0].Annotations["description"] = "sum(x) == 0 holds: its value is 0."
-	message.Incidents[0].Labels["site"] = "east: 2"
+	message.Occurrences[0].Annotations["description"] = "sum(x) == 0 holds: its value is 0."
+	message.Occurrences[0].Labels["site"] = "east: 2"
 	if err := sendMessage(t, "pagerduty", config.Notify{Type: "pagerduty", URL: e.URL, RoutingKey: "secret-key"}, message); err != nil {
 		t.Fatal(err)
 	}
@@ -150,8 +150,8 @@ func TestAlertByMail(t *testing.T) {
 	}
 }
 
-// With send_resolved = false a receiver gets the incidents that fire and no resolved ones.
-func TestResolvedIncidentsAreLeftOut(t *testing.T) {
+// With send_resolved = false a receiver gets the occurrences that fire and no resolved ones.
+func TestResolvedOccurrencesAreLeftOut(t *testing.T) {
 	t.Parallel()
 	e := serve(t, http.StatusOK, "")
 	receivers, err := New().NewReceivers(map[string]config.Notify{"webhook": {Type: "webhook", URL: e.URL}}, local, quiet)

@@ -20,8 +20,8 @@ import (
 	"github.com/forge-scheduler/forge/internal/netguard"
 )
 
-// A receiver with send_resolved = false gets no resolved incident, and no message without a
-// new incident. The rows of such messages are deleted.
+// A receiver with send_resolved = false gets no resolved occurrence, and no message without a
+// new occurrence. The rows of such messages are deleted.
 func TestSendResolved(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, seed)
@@ -56,25 +56,25 @@ func TestSendResolved(t *testing.T) {
 		}
 		return found
 	}
-	incident := func(role string, over bool) alerts.IncidentFacts {
-		i := alerts.IncidentFacts{Labels: map[string]string{"alertname": "a", "role": role}, StartsAt: time.Now().Add(-time.Minute)}
+	occurrence := func(role string, over bool) alerts.OccurrenceFacts {
+		i := alerts.OccurrenceFacts{Labels: map[string]string{"alertname": "a", "role": role}, StartsAt: time.Now().Add(-time.Minute)}
 		if over {
 			i.EndsAt = time.Now()
 		}
 		return i
 	}
 	for _, step := range []struct {
-		ended     bool
-		incidents []alerts.IncidentFacts
-		want      []string
+		ended       bool
+		occurrences []alerts.OccurrenceFacts
+		want        []string
 	}{
-		{false, []alerts.IncidentFacts{incident("x", false), incident("y", false)}, []string{"/all firing firing", "/firing firing firing"}},
-		{true, []alerts.IncidentFacts{incident("x", false), incident("y", true)}, []string{"/all firing resolved"}},
-		{false, []alerts.IncidentFacts{incident("x", true), incident("z", false)}, []string{"/all resolved firing", "/firing firing"}},
-		{true, []alerts.IncidentFacts{incident("z", true)}, []string{"/all resolved"}},
+		{false, []alerts.OccurrenceFacts{occurrence("x", false), occurrence("y", false)}, []string{"/all firing firing", "/firing firing firing"}},
+		{true, []alerts.OccurrenceFacts{occurrence("x", false), occurrence("y", true)}, []string{"/all firing resolved"}},
+		{false, []alerts.OccurrenceFacts{occurrence("x", true), occurrence("z", false)}, []string{"/all resolved firing", "/firing firing"}},
+		{true, []alerts.OccurrenceFacts{occurrence("z", true)}, []string{"/all resolved"}},
 	} {
 		err := pgx.BeginFunc(t.Context(), c.pool, func(tx pgx.Tx) error {
-			return alerts.New(tx).EnqueueAlert(t.Context(), "a", []string{"all", "firing"}, step.incidents, step.ended)
+			return alerts.New(tx).EnqueueAlert(t.Context(), "a", []string{"all", "firing"}, step.occurrences, step.ended)
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -30,7 +30,7 @@ func (c *cluster) unsilence() {
 // atOnce is the seed without for.
 var atOnce = strings.Replace(seed, `for = "30s"`, "", 1)
 
-// TestSilence checks that an incident that starts during a silence sends no message,
+// TestSilence checks that an occurrence that starts during a silence sends no message,
 // across leaders, until the silence expires: then one that still fires sends one.
 func TestSilence(t *testing.T) {
 	t.Parallel()
@@ -52,9 +52,9 @@ func TestSilence(t *testing.T) {
 	c.want(firing, told)
 }
 
-// TestSilenceOfAWholeIncident checks that an incident that begins and ends during a
+// TestSilenceOfAWholeOccurrence checks that an occurrence that begins and ends during a
 // silence sends no message and is in the history.
-func TestSilenceOfAWholeIncident(t *testing.T) {
+func TestSilenceOfAWholeOccurrence(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, atOnce)
 	c.silence()
@@ -68,9 +68,9 @@ func TestSilenceOfAWholeIncident(t *testing.T) {
 	}
 }
 
-// TestSilenceOfKnownIncident checks that an incident notified before a silence is not
+// TestSilenceOfKnownOccurrence checks that an occurrence notified before a silence is not
 // notified again after it, and that its end is notified during the silence.
-func TestSilenceOfKnownIncident(t *testing.T) {
+func TestSilenceOfKnownOccurrence(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, atOnce)
 	c.see(leads(0))

@@ -28,7 +28,7 @@ type watch struct {
 	rules   []alerts.Rule
 	needs   needs
 	history *history
-	open    map[string]alerts.Incident // by key
+	open    map[string]alerts.Occurrence // by key
 	loaded  bool
 	failing map[string]string // by alert
 	unheard string            // error of the last deadman_url request
@@ -74,17 +74,17 @@ func (w *watch) see(ctx context.Context, totals aggregator.Totals) error {
 		w.loaded = false // unknown whether it was written
 		return err
 	}
-	for _, incident := range c.forgotten {
-		delete(w.open, incident.Key())
+	for _, occurrence := range c.forgotten {
+		delete(w.open, occurrence.Key())
 	}
-	for _, incident := range c.refreshed {
-		w.open[incident.Key()] = incident
+	for _, occurrence := range c.refreshed {
+		w.open[occurrence.Key()] = occurrence
 	}
-	for _, incident := range c.saved {
-		w.log(ctx, incident)
-		w.open[incident.Key()] = incident
-		if incident.State == alerts.Resolved {
-			delete(w.open, incident.Key())
+	for _, occurrence := range c.saved {
+		w.log(ctx, occurrence)
+		w.open[occurrence.Key()] = occurrence
+		if occurrence.State == alerts.Resolved {
+			delete(w.open, occurrence.Key())
 		}
 	}
 	return nil
@@ -112,9 +112,9 @@ func (w *watch) prepare(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	w.open = map[string]alerts.Incident{}
-	for _, incident := range open {
-		w.open[incident.Key()] = incident
+	w.open = map[string]alerts.Occurrence{}
+	for _, occurrence := range open {
+		w.open[occurrence.Key()] = occurrence
 	}
 	w.history = newHistory()
 	if len(w.rules) > 0 {
@@ -167,7 +167,7 @@ func (w *watch) gone(alert string) bool {
 
 // evaluate returns the series for which conditions hold, and the rules that could be
 // evaluated.
-func (w *watch) evaluate(ctx context.Context, at time.Time) (holds []alerts.Incident, judged map[string]alerts.Rule) {
+func (w *watch) evaluate(ctx context.Context, at time.Time) (holds []alerts.Occurrence, judged map[string]alerts.Rule) {
 	judged = map[string]alerts.Rule{}
 	for _, rule := range w.rules {
 		found, err := evaluate(ctx, w.engine, w.history, rule, at)
@@ -209,8 +209,8 @@ func (w *watch) write(ctx context.Context, c *changes) error {
 		if err := store.Refresh(ctx, c.refreshed); err != nil {
 			return err
 		}
-		for _, incident := range c.forgotten {
-			if err := store.Forget(ctx, incident.ID); err != nil {
+		for _, occurrence := range c.forgotten {
+			if err := store.Forget(ctx, occurrence.ID); err != nil {
 				return err
 			}
 		}
@@ -224,21 +224,21 @@ func (w *watch) write(ctx context.Context, c *changes) error {
 	})
 }
 
-// news returns the incidents of an alert to send to receivers: those that just started
+// news returns the occurrences of an alert to send to receivers: those that just started
 // firing or were resolved, and those that still fire; and the targets.
-func (w *watch) news(alert string, written []alerts.Incident) (targets []string, news []alerts.IncidentFacts) {
+func (w *watch) news(alert string, written []alerts.Occurrence) (targets []string, news []alerts.OccurrenceFacts) {
 	all := slices.Clone(written)
-	for _, incident := range w.open {
-		if !slices.ContainsFunc(written, func(s alerts.Incident) bool { return s.ID == incident.ID }) {
-			all = append(all, incident)
+	for _, occurrence := range w.open {
+		if !slices.ContainsFunc(written, func(s alerts.Occurrence) bool { return s.ID == occurrence.ID }) {
+			all = append(all, occurrence)
 		}
 	}
-	slices.SortFunc(all, func(a, b alerts.Incident) int { return strings.Compare(a.Key(), b.Key()) })
+	slices.SortFunc(all, func(a, b alerts.Occurrence) int { return strings.Compare(a.Key(), b.Key()) })
 	for _, i := range all {
 		if i.Alert != alert || !told(i) {
 			continue
 		}
-		news = append(news, alerts.IncidentFacts{Labels: i.Labels, Annotations: i.Annotations, StartsAt: i.ActiveAt, EndsAt: i.ResolvedAt})
+		news = append(news, alerts.OccurrenceFacts{Labels: i.Labels, Annotations: i.Annotations, StartsAt: i.ActiveAt, EndsAt: i.ResolvedAt})
 		for _, target := range i.Notify {
 			if !slices.Contains(targets, target) {
 				targets = append(targets, target)
@@ -248,7 +248,7 @@ func (w *watch) news(alert string, written []alerts.Incident) (targets []string,
 	return targets, news
 }
 
-func (w *watch) log(ctx context.Context, i alerts.Incident) {
+func (w *watch) log(ctx context.Context, i alerts.Occurrence) {
 	switch i.State {
 	case alerts.Firing:
 		w.opts.Logger.WarnContext(ctx, "alert fires", "alert", i.Alert, "labels", i.Labels, "value", i.Value, "silenced", i.Muted, "term", i.Term)

@@ -15,7 +15,7 @@ func TestAlertsPage(t *testing.T) {
 	page := get(t, h, "/alerts").Body.String()
 	for _, want := range []string{
 		`id="alert-no_scheduler_leader"`, "firing</span>", "inactive</span>", "<code>sum(forge_leader_is_leader{role=&#39;scheduler&#39;}) == 0</code>",
-		"role=scheduler 0, since", `<a href="/leaders/scheduler/terms/latest">What happened</a>`, "pager, slack:#ops", `id="incident-7"`, "slack:#ops could not be told in 2 tries (gone)",
+		"role=scheduler 0, since", `<a href="/leaders/scheduler/terms/latest">What happened</a>`, "pager, slack:#ops", `id="occurrence-7"`, "slack:#ops could not be told in 2 tries (gone)",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q:\n%s", want, page)
@@ -27,10 +27,10 @@ func TestAlertsAPI(t *testing.T) {
 	t.Parallel()
 	h := handlerOf(dashboardtest.New())
 	found := decode[web.List[alerts.Status]](t, get(t, h, "/api/v1/alerts")).Items
-	if len(found) != 2 || found[0].State != alerts.Firing || found[0].Incidents[0].Labels["role"] != "scheduler" || found[1].State != alerts.Inactive {
+	if len(found) != 2 || found[0].State != alerts.Firing || found[0].Occurrences[0].Labels["role"] != "scheduler" || found[1].State != alerts.Inactive {
 		t.Errorf("alerts: %+v", found)
 	}
-	if past := decode[web.List[alerts.Incident]](t, get(t, h, "/api/v1/alerts/history?alert=a&limit=5")).Items; len(past) != 1 || past[0].ID != 7 {
+	if past := decode[web.List[alerts.Occurrence]](t, get(t, h, "/api/v1/alerts/history?alert=a&limit=5")).Items; len(past) != 1 || past[0].ID != 7 {
 		t.Errorf("history: %+v", past)
 	}
 	if told := decode[web.List[alerts.Notification]](t, get(t, h, "/api/v1/alerts/notifications")).Items; len(told) != 1 || told[0].Target != "slack:#ops" {

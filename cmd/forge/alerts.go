@@ -27,7 +27,7 @@ func (a *app) alertsCommand() *cobra.Command {
 
 func (a *app) alertsListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the alerts in force with their incidents, firing ones first", Args: cobra.NoArgs,
+		Use: "list", Short: "List the alerts in force with their occurrences, firing ones first", Args: cobra.NoArgs,
 		Example: "  forge alerts list\n  forge alerts list -o json",
 		RunE: listed(a, alertColumns, func(ctx context.Context, pool *pgxpool.Pool, _ []string) ([]alerts.Status, error) {
 			return alerts.New(pool).List(ctx)
@@ -39,12 +39,12 @@ var alertColumns = []column[alerts.Status]{
 	{title: "alert", show: func(s alerts.Status) string { return s.Name }},
 	{title: "state", show: func(s alerts.Status) string { return string(s.State) }},
 	{title: "severity", show: func(s alerts.Status) string { return s.Severity }},
-	{title: "incidents", show: func(s alerts.Status) string { return strconv.Itoa(len(s.Incidents)) }},
+	{title: "occurrences", show: func(s alerts.Status) string { return strconv.Itoa(len(s.Occurrences)) }},
 	{title: "since", show: func(s alerts.Status) string {
 		since := time.Time{}
-		for _, incident := range s.Incidents {
-			if since.IsZero() || incident.ActiveAt.Before(since) {
-				since = incident.ActiveAt
+		for _, occurrence := range s.Occurrences {
+			if since.IsZero() || occurrence.ActiveAt.Before(since) {
+				since = occurrence.ActiveAt
 			}
 		}
 		return stamp(since)
@@ -70,9 +70,9 @@ var alertColumns = []column[alerts.Status]{
 func (a *app) alertsHistoryCommand() *cobra.Command {
 	limit := 50
 	cmd := &cobra.Command{
-		Use: "history [NAME]", Short: "List resolved incidents, newest first", Args: cobra.MaximumNArgs(1),
+		Use: "history [NAME]", Short: "List resolved occurrences, newest first", Args: cobra.MaximumNArgs(1),
 		Example: "  forge alerts history NoLeader --limit 5",
-		RunE: listed(a, incidentColumns, func(ctx context.Context, pool *pgxpool.Pool, args []string) ([]alerts.Incident, error) {
+		RunE: listed(a, occurrenceColumns, func(ctx context.Context, pool *pgxpool.Pool, args []string) ([]alerts.Occurrence, error) {
 			return alerts.New(pool).History(ctx, strings.Join(args, ""), 0, limit)
 		}),
 	}
@@ -80,13 +80,13 @@ func (a *app) alertsHistoryCommand() *cobra.Command {
 	return cmd
 }
 
-var incidentColumns = []column[alerts.Incident]{
-	{title: "alert", show: func(i alerts.Incident) string { return i.Alert }},
-	{title: "began", show: func(i alerts.Incident) string { return stamp(i.ActiveAt) }},
-	{title: "fired", show: func(i alerts.Incident) string { return stamp(i.FiredAt) }},
-	{title: "ended", show: func(i alerts.Incident) string { return stamp(i.ResolvedAt) }},
-	{title: "summary", show: func(i alerts.Incident) string { return i.Annotations["summary"] }},
-	{title: "receivers", wide: true, show: func(i alerts.Incident) string { return strings.Join(i.Notify, ", ") }},
+var occurrenceColumns = []column[alerts.Occurrence]{
+	{title: "alert", show: func(i alerts.Occurrence) string { return i.Alert }},
+	{title: "began", show: func(i alerts.Occurrence) string { return stamp(i.ActiveAt) }},
+	{title: "fired", show: func(i alerts.Occurrence) string { return stamp(i.FiredAt) }},
+	{title: "ended", show: func(i alerts.Occurrence) string { return stamp(i.ResolvedAt) }},
+	{title: "summary", show: func(i alerts.Occurrence) string { return i.Annotations["summary"] }},
+	{title: "receivers", wide: true, show: func(i alerts.Occurrence) string { return strings.Join(i.Notify, ", ") }},
 }
 
 func (a *app) alertsCheckCommand() *cobra.Command {
@@ -188,14 +188,14 @@ func (a *app) tryAlert(ctx context.Context, cfg *config.Config, rule alerts.Rule
 
 func tryTarget(ctx context.Context, receivers alerts.Sender, rule alerts.Rule, target string) error {
 	now := time.Now()
-	incident := alerts.TestIncident(rule, now, "forge alerts test")
+	occurrence := alerts.TestOccurrence(rule, now, "forge alerts test")
 	send := func() error {
-		return receivers.Send(ctx, target, alerts.AlertMessage(alerts.TestPrefix+rule.Name, now, []alerts.IncidentFacts{incident}))
+		return receivers.Send(ctx, target, alerts.AlertMessage(alerts.TestPrefix+rule.Name, now, []alerts.OccurrenceFacts{occurrence}))
 	}
 	if err := send(); err != nil {
 		return err
 	}
-	incident.EndsAt = now
+	occurrence.EndsAt = now
 	if err := send(); !errors.Is(err, alerts.ErrUnwanted) {
 		return err
 	}

@@ -36,11 +36,11 @@ func (s *API) alertRoutes() []route.Route {
 	routes := []route.Route{
 		list(s, "/api/v1/alerts", route.Operation{
 			ID: "listAlerts", Summary: "List the alerts, firing ones first",
-			About: "Returns the alerts in force with their open incidents and silences. The list is complete.",
+			About: "Returns the alerts in force with their open occurrences and silences. The list is complete.",
 		}, s.Source.Alerts.List),
 		paged(s, "/api/v1/alerts/history", route.Operation{
-			ID: "listIncidents", Summary: "List incidents that are over, newest first", About: "Returns the incidents that are resolved.", Query: ofAlert,
-		}, func(i alerts.Incident) int64 { return i.ID }, ofOneAlert(s.Source.Alerts.History)),
+			ID: "listOccurrences", Summary: "List occurrences that are over, newest first", About: "Returns the occurrences that are resolved.", Query: ofAlert,
+		}, func(i alerts.Occurrence) int64 { return i.ID }, ofOneAlert(s.Source.Alerts.History)),
 		paged(s, "/api/v1/alerts/notifications", route.Operation{
 			ID: "listNotifications", Summary: "List the notifications, newest first",
 			About: "Returns the notifications with their receiver, their state and the last error.", Query: ofAlert,
@@ -52,7 +52,7 @@ func (s *API) alertRoutes() []route.Route {
 	return append(routes,
 		post(s, "/api/v1/alerts/{alert}/silence", route.Operation{
 			ID: "silenceAlert", Summary: "Silence an alert",
-			About: "Stops notifications of the alert, for the duration `for` or until `until`. One of the two is required. Incidents are still recorded.",
+			About: "Stops notifications of the alert, for the duration `for` or until `until`. One of the two is required. Occurrences are still recorded.",
 		}, s.silence),
 		post(s, "/api/v1/alerts/{alert}/unsilence", route.Operation{
 			ID: "unsilenceAlert", Summary: "End the silence of an alert", About: "Ends the silence of the alert." + changesNothingTwice,

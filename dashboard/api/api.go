@@ -108,15 +108,15 @@ func (s *API) documentRoutes() []route.Route {
 
 // ownNames are the names of types that clients know by their earlier packages.
 var ownNames = map[reflect.Type]string{
-	reflect.TypeFor[alerts.Facts]():         "NotifyqueueFacts",
-	reflect.TypeFor[alerts.Incident]():      "AlertIncident",
-	reflect.TypeFor[alerts.IncidentFacts](): "NotifyIncident",
-	reflect.TypeFor[alerts.Notification]():  "NotifyqueueNotification",
-	reflect.TypeFor[alerts.Problem]():       "AlertProblem",
-	reflect.TypeFor[alerts.Silence]():       "AlertSilence",
-	reflect.TypeFor[alerts.Status]():        "AlertStatus",
-	reflect.TypeFor[jobstore.Queue]():       "Queue",
-	reflect.TypeFor[jobstore.Usage]():       "QueueUsage",
+	reflect.TypeFor[alerts.Facts]():           "NotifyqueueFacts",
+	reflect.TypeFor[alerts.Occurrence]():      "AlertOccurrence",
+	reflect.TypeFor[alerts.OccurrenceFacts](): "NotifyOccurrence",
+	reflect.TypeFor[alerts.Notification]():    "NotifyqueueNotification",
+	reflect.TypeFor[alerts.Problem]():         "AlertProblem",
+	reflect.TypeFor[alerts.Silence]():         "AlertSilence",
+	reflect.TypeFor[alerts.Status]():          "AlertStatus",
+	reflect.TypeFor[jobstore.Queue]():         "Queue",
+	reflect.TypeFor[jobstore.Usage]():         "QueueUsage",
 }
 
 // ownFields are the schemas of fields that the Go types do not fully describe.

@@ -17,14 +17,14 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-// Alerts reads the alerts in force, their incidents and their notifications.
+// Alerts reads the alerts in force, their occurrences and their notifications.
 type Alerts interface {
-	// List returns the alerts with their open incidents, firing alerts first.
+	// List returns the alerts with their open occurrences, firing alerts first.
 	List(ctx context.Context) ([]alerts.Status, error)
-	// History returns at most limit incidents that are over, newest first: those of one
-	// alert, or of all if alert is empty. before is the id of the last incident of the
+	// History returns at most limit occurrences that are over, newest first: those of one
+	// alert, or of all if alert is empty. before is the id of the last occurrence of the
 	// previous page, or 0.
-	History(ctx context.Context, alert string, before int64, limit int) ([]alerts.Incident, error)
+	History(ctx context.Context, alert string, before int64, limit int) ([]alerts.Occurrence, error)
 	// Notifications returns the sent and pending notifications in the same way.
 	Notifications(ctx context.Context, alert string, before int64, limit int) ([]alerts.Notification, error)
 }

@@ -268,7 +268,7 @@ var pathTexts = map[string]string{
 // tagTexts describe the tags.
 var tagTexts = []apiTag{
 	{"activity", "Events and audit entries in one stream."},
-	{"alerts", "Alerts, their incidents, their silences and their notifications."},
+	{"alerts", "Alerts, their occurrences, their silences and their notifications."},
 	{"audit", "Who did what."},
 	{"cluster", "The state of the cluster, its events and its checks."},
 	{"configuration", "The file of a node and the configuration in force."},

@@ -14,7 +14,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/alerts"
 )
 
-// shownAlerts is how many past incidents and notifications the page shows.
+// shownAlerts is how many past occurrences and notifications the page shows.
 const shownAlerts = 50
 
 type alertsBody struct {
@@ -22,7 +22,7 @@ type alertsBody struct {
 	Notice   string
 	Operates bool
 	Alerts   []alertRow
-	History  []incidentRow
+	History  []occurrenceRow
 	Told     []notificationRow
 }
 
@@ -30,12 +30,12 @@ type alertRow struct {
 	alerts.Status
 	Path  string
 	To    string
-	Open  []incidentRow
+	Open  []occurrenceRow
 	Muted *silenceRow
 }
 
-type incidentRow struct {
-	alerts.Incident
+type occurrenceRow struct {
+	alerts.Occurrence
 	About  string
 	Level  string // the measured value
 	Active format.Stamp
@@ -83,9 +83,9 @@ func (s *Pages) loadAlerts(ctx context.Context, req *request) (body, error) {
 		row := alertRow{
 			Status: alert, Path: alertPath(alert.Name), To: strings.Join(alert.Notify, ", "), Muted: newSilenceRow(facts.now, alert.Silence),
 		}
-		for _, incident := range alert.Incidents {
-			open := s.incidentRow(facts, incident)
-			open.Path = alertRolePath(facts, incident.Labels, alert.Condition)
+		for _, occurrence := range alert.Occurrences {
+			open := s.occurrenceRow(facts, occurrence)
+			open.Path = alertRolePath(facts, occurrence.Labels, alert.Condition)
 			row.Open = append(row.Open, open)
 		}
 		b.Alerts = append(b.Alerts, row)
@@ -94,8 +94,8 @@ func (s *Pages) loadAlerts(ctx context.Context, req *request) (body, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the history of alerts: %w", err)
 	}
-	for _, incident := range history {
-		b.History = append(b.History, s.incidentRow(facts, incident))
+	for _, occurrence := range history {
+		b.History = append(b.History, s.occurrenceRow(facts, occurrence))
 	}
 	told, err := s.Source.Alerts.Notifications(ctx, "", 0, shownAlerts)
 	if err != nil {
@@ -107,22 +107,22 @@ func (s *Pages) loadAlerts(ctx context.Context, req *request) (body, error) {
 	return &b, nil
 }
 
-func (s *Pages) incidentRow(facts clusterFacts, incident alerts.Incident) incidentRow {
-	row := incidentRow{
-		Incident: incident, Level: strconv.FormatFloat(incident.Value, 'g', 6, 64), Active: format.NewStamp(format.ModeAgo, facts.now, incident.ActiveAt),
+func (s *Pages) occurrenceRow(facts clusterFacts, occurrence alerts.Occurrence) occurrenceRow {
+	row := occurrenceRow{
+		Occurrence: occurrence, Level: strconv.FormatFloat(occurrence.Value, 'g', 6, 64), Active: format.NewStamp(format.ModeAgo, facts.now, occurrence.ActiveAt),
 	}
-	for _, name := range slices.Sorted(maps.Keys(incident.Labels)) {
+	for _, name := range slices.Sorted(maps.Keys(occurrence.Labels)) {
 		if name != "alertname" && name != "severity" {
-			row.About += name + "=" + incident.Labels[name] + " "
+			row.About += name + "=" + occurrence.Labels[name] + " "
 		}
 	}
-	if !incident.KeptSince.IsZero() {
-		kept := format.NewStamp(format.ModeAgo, facts.now, incident.KeptSince)
+	if !occurrence.KeptSince.IsZero() {
+		kept := format.NewStamp(format.ModeAgo, facts.now, occurrence.KeptSince)
 		row.Kept = &kept
 	}
-	if !incident.ResolvedAt.IsZero() {
-		ended := format.NewStamp(format.ModeAgo, facts.now, incident.ResolvedAt)
-		row.Ended, row.Lasted = &ended, format.Precise(incident.ResolvedAt.Sub(incident.ActiveAt))
+	if !occurrence.ResolvedAt.IsZero() {
+		ended := format.NewStamp(format.ModeAgo, facts.now, occurrence.ResolvedAt)
+		row.Ended, row.Lasted = &ended, format.Precise(occurrence.ResolvedAt.Sub(occurrence.ActiveAt))
 	}
 	return row
 }

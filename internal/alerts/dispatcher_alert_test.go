@@ -12,12 +12,12 @@ import (
 
 func (db *database) enqueueAlert(alert string, firing bool, targets ...string) {
 	db.t.Helper()
-	incident := IncidentFacts{Labels: map[string]string{"alertname": alert}, StartsAt: time.Now()}
+	occurrence := OccurrenceFacts{Labels: map[string]string{"alertname": alert}, StartsAt: time.Now()}
 	if !firing {
-		incident.EndsAt = time.Now()
+		occurrence.EndsAt = time.Now()
 	}
 	err := pgx.BeginFunc(db.t.Context(), db.Pool, func(tx pgx.Tx) error {
-		return New(tx).EnqueueAlert(db.t.Context(), alert, targets, []IncidentFacts{incident}, !firing)
+		return New(tx).EnqueueAlert(db.t.Context(), alert, targets, []OccurrenceFacts{occurrence}, !firing)
 	})
 	if err != nil {
 		db.t.Fatal(err)
@@ -34,7 +34,7 @@ type blockingSender struct {
 func (g *blockingSender) Send(ctx context.Context, target string, m Message) error {
 	g.mu.Lock()
 	text := target + " firing"
-	if !m.Incidents[0].EndsAt.IsZero() {
+	if !m.Occurrences[0].EndsAt.IsZero() {
 		text = target + " resolved"
 	}
 	g.received = append(g.received, text)
@@ -53,7 +53,7 @@ func (g *blockingSender) seen() []string {
 	return append([]string(nil), g.received...)
 }
 
-// TestAlertMessagesAreSentInOrder checks that the end of an incident is not sent while
+// TestAlertMessagesAreSentInOrder checks that the end of an occurrence is not sent while
 // its beginning is being sent, even if that is the second attempt because a leader died.
 func TestAlertMessagesAreSentInOrder(t *testing.T) {
 	t.Parallel()
@@ -85,7 +85,7 @@ func TestAlertMessagesAreSentInOrder(t *testing.T) {
 	}
 }
 
-// A message that supersedes one about a new incident is about a new incident itself.
+// A message that supersedes one about a new occurrence is about a new occurrence itself.
 func TestEndedAfterSuperseded(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)

@@ -1,4 +1,4 @@
-// Package alerts owns forge_alerts, the open and past incidents of [[alerts]];
+// Package alerts owns forge_alerts, the open and past occurrences of [[alerts]];
 // forge_silences, the alerts that do not notify their receivers for now; and
 // forge_notifications, the messages to receivers about alerts and about runs that finally
 // failed. Package alerting evaluates the conditions and sends the messages.

@@ -17,7 +17,7 @@ var ErrUnknown = errors.New("not configured on this node")
 // ErrRefused means that a receiver refused the message and would refuse it again.
 var ErrRefused = errors.New("refused")
 
-// ErrUnwanted means that a message was not sent: it has only resolved incidents, or nothing
+// ErrUnwanted means that a message was not sent: it has only resolved occurrences, or nothing
 // new beside them, and the receiver has send_resolved = false.
 var ErrUnwanted = errors.New("not sent: send_resolved is false")
 
@@ -39,34 +39,34 @@ type Message struct {
 	Summary, Description string
 	// URL is the page about the subject.
 	URL string
-	// Incidents are the incidents of an alert, with labels and annotations of their own.
-	Incidents []IncidentFacts
-	// Ended reports that incidents have been resolved and that none has begun to fire since
+	// Occurrences are the occurrences of an alert, with labels and annotations of their own.
+	Occurrences []OccurrenceFacts
+	// Ended reports that occurrences have been resolved and that none has begun to fire since
 	// the last message.
 	Ended bool
 }
 
-// IncidentFacts are the data of an incident in a message.
-type IncidentFacts struct {
+// OccurrenceFacts are the data of an occurrence in a message.
+type OccurrenceFacts struct {
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 	StartsAt    time.Time         `json:"starts_at"`
-	// EndsAt is zero while the incident is open.
+	// EndsAt is zero while the occurrence is open.
 	EndsAt time.Time `json:"ends_at,omitzero"`
 }
 
-// AlertMessage returns the message about incidents of an alert. Its key is the same for
+// AlertMessage returns the message about occurrences of an alert. Its key is the same for
 // all messages about the alert, so that the message about the end closes what the first
 // one opened.
-func AlertMessage(alert string, at time.Time, incidents []IncidentFacts) Message {
+func AlertMessage(alert string, at time.Time, occurrences []OccurrenceFacts) Message {
 	return Message{
-		Key: "alert " + alert, At: at, Labels: map[string]string{model.AlertNameLabel: alert}, Incidents: incidents,
+		Key: "alert " + alert, At: at, Labels: map[string]string{model.AlertNameLabel: alert}, Occurrences: occurrences,
 	}
 }
 
-// TestIncident returns the incident of a test notification.
-func TestIncident(rule Rule, at time.Time, by string) IncidentFacts {
-	return IncidentFacts{
+// TestOccurrence returns the occurrence of a test notification.
+func TestOccurrence(rule Rule, at time.Time, by string) OccurrenceFacts {
+	return OccurrenceFacts{
 		Labels: map[string]string{"alertname": rule.Name, "severity": rule.Severity, "test": "true"},
 		Annotations: map[string]string{
 			"summary":     "Test of the alert " + rule.Name,

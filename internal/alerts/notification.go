@@ -98,9 +98,9 @@ type Facts struct {
 	Job      string `json:"job,omitempty"`
 	Attempts int    `json:"attempts,omitempty"`
 	Error    string `json:"error,omitempty"`
-	// Alerts are the incidents of an alert that a message is about.
-	Alerts []IncidentFacts `json:"alerts,omitempty"`
-	// Ended says that incidents have been resolved and none has begun to fire since the
+	// Alerts are the occurrences of an alert that a message is about.
+	Alerts []OccurrenceFacts `json:"alerts,omitempty"`
+	// Ended says that occurrences have been resolved and none has begun to fire since the
 	// last message that was sent.
 	Ended bool `json:"ended,omitempty"`
 }
@@ -140,14 +140,14 @@ func (s *Store) Notifications(ctx context.Context, alert string, before int64, l
 }
 
 // EnqueueAlert enqueues, in a transaction of the leader, messages to targets about an
-// alert's incidents. They supersede earlier messages that have not been sent.
-func (s *Store) EnqueueAlert(ctx context.Context, alert string, targets []string, incidents []IncidentFacts, ended bool) error {
+// alert's occurrences. They supersede earlier messages that have not been sent.
+func (s *Store) EnqueueAlert(ctx context.Context, alert string, targets []string, occurrences []OccurrenceFacts, ended bool) error {
 	for _, target := range targets {
 		var before bool
 		if err := s.db.QueryRow(ctx, supersedeSQL, alert, target).Scan(&before); err != nil {
 			return fmt.Errorf("supersede notifications of %s: %w", alert, err)
 		}
-		if err := s.add(ctx, alert, target, Facts{Alerts: incidents, Ended: ended && before}); err != nil {
+		if err := s.add(ctx, alert, target, Facts{Alerts: occurrences, Ended: ended && before}); err != nil {
 			return err
 		}
 	}
@@ -166,15 +166,15 @@ func (s *Store) add(ctx context.Context, alert, target string, facts Facts) erro
 // treat them as a different alert.
 const TestPrefix = "test "
 
-// EnqueueTest enqueues, in a transaction, test messages to targets: that an incident
+// EnqueueTest enqueues, in a transaction, test messages to targets: that an occurrence
 // fires and that it is resolved.
-func (s *Store) EnqueueTest(ctx context.Context, alert string, targets []string, incident IncidentFacts) error {
-	if err := s.EnqueueAlert(ctx, TestPrefix+alert, targets, []IncidentFacts{incident}, false); err != nil {
+func (s *Store) EnqueueTest(ctx context.Context, alert string, targets []string, occurrence OccurrenceFacts) error {
+	if err := s.EnqueueAlert(ctx, TestPrefix+alert, targets, []OccurrenceFacts{occurrence}, false); err != nil {
 		return err
 	}
-	incident.EndsAt = incident.StartsAt
+	occurrence.EndsAt = occurrence.StartsAt
 	for _, target := range targets {
-		if err := s.add(ctx, TestPrefix+alert, target, Facts{Alerts: []IncidentFacts{incident}}); err != nil {
+		if err := s.add(ctx, TestPrefix+alert, target, Facts{Alerts: []OccurrenceFacts{occurrence}}); err != nil {
 			return err
 		}
 	}

@@ -42,17 +42,17 @@ func RulesIn(sections []byte) ([]Rule, error) {
 // Inactive is the state of an alert whose condition does not hold.
 const Inactive State = "inactive"
 
-// Status is an alert with its open incidents.
+// Status is an alert with its open occurrences.
 type Status struct {
 	Rule
-	// State is the worst state of the incidents, or inactive.
-	State     State      `json:"state"`
-	Incidents []Incident `json:"incidents"`
+	// State is the worst state of the occurrences, or inactive.
+	State       State        `json:"state"`
+	Occurrences []Occurrence `json:"occurrences"`
 	// Silence is nil unless the alert is silenced now.
 	Silence *Silence `json:"silence,omitempty"`
 }
 
-// List returns the alerts of the configuration in force with their open incidents, firing
+// List returns the alerts of the configuration in force with their open occurrences, firing
 // ones first.
 func (s *Store) List(ctx context.Context) ([]Status, error) {
 	rules, err := s.rulesInForce(ctx)
@@ -78,24 +78,24 @@ func (s *Store) rulesInForce(ctx context.Context) ([]Rule, error) {
 	return RulesIn(section)
 }
 
-// Statuses combines the alerts in force with open incidents and silences. Incidents of
+// Statuses combines the alerts in force with open occurrences and silences. Occurrences of
 // alerts that no longer exist are left out: the next evaluation ends them.
-func Statuses(rules []Rule, open []Incident, silences []Silence) []Status {
+func Statuses(rules []Rule, open []Occurrence, silences []Silence) []Status {
 	all := make([]Status, len(rules))
 	for i, rule := range rules {
-		all[i] = Status{Rule: rule, State: Inactive, Incidents: []Incident{}}
+		all[i] = Status{Rule: rule, State: Inactive, Occurrences: []Occurrence{}}
 		for _, silence := range silences {
 			if silence.Alert == rule.Name {
 				all[i].Silence = &silence
 			}
 		}
-		for _, incident := range open {
-			if incident.Alert != rule.Name {
+		for _, occurrence := range open {
+			if occurrence.Alert != rule.Name {
 				continue
 			}
-			all[i].Incidents = append(all[i].Incidents, incident)
+			all[i].Occurrences = append(all[i].Occurrences, occurrence)
 			if all[i].State != Firing {
-				all[i].State = incident.State
+				all[i].State = occurrence.State
 			}
 		}
 	}

@@ -163,7 +163,7 @@ func (s *Store) Try(ctx context.Context, alert, by string) (targets []string, er
 		if targets = rule.Notify; len(targets) == 0 {
 			return ErrTellsNobody
 		}
-		if err := store.EnqueueTest(ctx, alert, targets, TestIncident(rule, time.Now(), by)); err != nil {
+		if err := store.EnqueueTest(ctx, alert, targets, TestOccurrence(rule, time.Now(), by)); err != nil {
 			return err
 		}
 		return eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.AlertTried}, map[string]any{"alert": alert, "by": by})

@@ -12,16 +12,16 @@ import (
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
-// Store reads and writes incidents, silences and notifications.
+// Store reads and writes occurrences, silences and notifications.
 type Store struct{ db postgres.DB }
 
 // New returns the store of a database.
 func New(db postgres.DB) *Store { return &Store{db} }
 
-// State is the state of an incident or alert.
+// State is the state of an occurrence or alert.
 type State string
 
-// The states of an incident.
+// The states of an occurrence.
 const (
 	// Pending: the condition holds, but not yet for the alert's for.
 	Pending State = "pending"
@@ -30,44 +30,44 @@ const (
 	Resolved State = "resolved"
 )
 
-const incidentColumns = `id, alert, labels, annotations, severity, notify, state, value, active_at, fired_at, resolved_at, term, muted, kept_since`
+const occurrenceColumns = `id, alert, labels, annotations, severity, notify, state, value, active_at, fired_at, resolved_at, term, muted, kept_since`
 
 const openSQL = `
-SELECT ` + incidentColumns + ` FROM forge_alerts WHERE state <> 'resolved' ORDER BY alert, active_at, id`
+SELECT ` + occurrenceColumns + ` FROM forge_alerts WHERE state <> 'resolved' ORDER BY alert, active_at, id`
 
 const historySQL = `
-SELECT ` + incidentColumns + `
+SELECT ` + occurrenceColumns + `
 FROM forge_alerts
 WHERE state = 'resolved' AND ($1 = '' OR alert = $1)
   AND ($3::bigint = 0 OR (resolved_at, id) < (SELECT resolved_at, id FROM forge_alerts WHERE id = $3))
 ORDER BY resolved_at DESC, id DESC
 LIMIT $2`
 
-const insertIncidentSQL = `
+const insertOccurrenceSQL = `
 INSERT INTO forge_alerts (alert, labels, annotations, severity, notify, state, value, active_at, fired_at, term, muted)
 VALUES ($1, $2, $3, $4, coalesce($5::text[], '{}'), $6, $7, $8, $9, $10, $11)
 RETURNING id`
 
-const updateIncidentSQL = `
+const updateOccurrenceSQL = `
 UPDATE forge_alerts
 SET annotations = $2, severity = $3, notify = coalesce($4::text[], '{}'), state = $5, value = $6, fired_at = $7, resolved_at = $8, term = $9, muted = $10,
     kept_since = $11
 WHERE id = $1`
 
-const refreshIncidentSQL = `
+const refreshOccurrenceSQL = `
 UPDATE forge_alerts
 SET annotations = $2, severity = $3, notify = coalesce($4::text[], '{}'), value = $5, term = $6, kept_since = $7
 WHERE id = $1`
 
-const deleteIncidentSQL = `DELETE FROM forge_alerts WHERE id = $1`
+const deleteOccurrenceSQL = `DELETE FROM forge_alerts WHERE id = $1`
 
-const pruneIncidentsSQL = `
+const pruneOccurrencesSQL = `
 DELETE FROM forge_alerts
 WHERE id = ANY (ARRAY (
     SELECT id FROM forge_alerts WHERE state = 'resolved' AND resolved_at < $1 ORDER BY resolved_at LIMIT $2))`
 
-// Incident is a row of forge_alerts.
-type Incident struct {
+// Occurrence is a row of forge_alerts.
+type Occurrence struct {
 	ID    int64  `json:"id"`
 	Alert string `json:"alert"`
 	// Labels are the labels of the series for which the condition holds, and the alert's
@@ -85,7 +85,7 @@ type Incident struct {
 	FiredAt    time.Time `json:"fired_at,omitzero"`
 	ResolvedAt time.Time `json:"resolved_at,omitzero"`
 	// KeptSince is when the condition ceased to hold while keep_firing_for keeps the
-	// incident firing; zero while the condition holds.
+	// occurrence firing; zero while the condition holds.
 	KeptSince time.Time `json:"kept_since,omitzero"`
 	Term      int64     `json:"term"`
 	// Muted is true when it fired while its alert was silenced, and receivers have not
@@ -93,26 +93,26 @@ type Incident struct {
 	Muted bool `json:"muted,omitempty"`
 }
 
-// Key returns a key that the incidents of one alert and label set share.
-func (i Incident) Key() string {
+// Key returns a key that the occurrences of one alert and label set share.
+func (i Occurrence) Key() string {
 	labels, _ := json.Marshal(i.Labels) // sorted; strings cannot fail
 	return i.Alert + "\x00" + string(labels)
 }
 
-// Open returns the pending and firing incidents.
-func (s *Store) Open(ctx context.Context) ([]Incident, error) {
-	return s.incidents(ctx, openSQL)
+// Open returns the pending and firing occurrences.
+func (s *Store) Open(ctx context.Context) ([]Occurrence, error) {
+	return s.occurrences(ctx, openSQL)
 }
 
-// History returns at most limit past incidents, of one alert or, when its name is empty,
+// History returns at most limit past occurrences, of one alert or, when its name is empty,
 // of all, newest first: those after the one with the id before, or from the newest when
 // it is 0.
-func (s *Store) History(ctx context.Context, alert string, before int64, limit int) ([]Incident, error) {
-	return s.incidents(ctx, historySQL, alert, limit, before)
+func (s *Store) History(ctx context.Context, alert string, before int64, limit int) ([]Occurrence, error) {
+	return s.occurrences(ctx, historySQL, alert, limit, before)
 }
 
-func (s *Store) incidents(ctx context.Context, sql string, args ...any) ([]Incident, error) {
-	return postgres.Select(ctx, s.db, "read alerts", func(row pgx.CollectableRow) (i Incident, err error) {
+func (s *Store) occurrences(ctx context.Context, sql string, args ...any) ([]Occurrence, error) {
+	return postgres.Select(ctx, s.db, "read alerts", func(row pgx.CollectableRow) (i Occurrence, err error) {
 		var fired, resolved, kept *time.Time
 		err = row.Scan(&i.ID, &i.Alert, &i.Labels, &i.Annotations, &i.Severity, &i.Notify, &i.State, &i.Value,
 			&i.ActiveAt, &fired, &resolved, &i.Term, &i.Muted, &kept)
@@ -121,14 +121,14 @@ func (s *Store) incidents(ctx context.Context, sql string, args ...any) ([]Incid
 	}, sql, args...)
 }
 
-// Save writes an incident, and sets the id of a new one.
-func (s *Store) Save(ctx context.Context, i *Incident) error {
+// Save writes an occurrence, and sets the id of a new one.
+func (s *Store) Save(ctx context.Context, i *Occurrence) error {
 	var err error
 	if i.ID == 0 {
-		err = s.db.QueryRow(ctx, insertIncidentSQL, i.Alert, i.Labels, i.Annotations, i.Severity, i.Notify, string(i.State), i.Value,
+		err = s.db.QueryRow(ctx, insertOccurrenceSQL, i.Alert, i.Labels, i.Annotations, i.Severity, i.Notify, string(i.State), i.Value,
 			i.ActiveAt, null(i.FiredAt), i.Term, i.Muted).Scan(&i.ID)
 	} else {
-		_, err = s.db.Exec(ctx, updateIncidentSQL, i.ID, i.Annotations, i.Severity, i.Notify, string(i.State), i.Value,
+		_, err = s.db.Exec(ctx, updateOccurrenceSQL, i.ID, i.Annotations, i.Severity, i.Notify, string(i.State), i.Value,
 			null(i.FiredAt), null(i.ResolvedAt), i.Term, i.Muted, null(i.KeptSince))
 	}
 	if err != nil {
@@ -137,14 +137,14 @@ func (s *Store) Save(ctx context.Context, i *Incident) error {
 	return nil
 }
 
-// Refresh writes the values and texts of incidents whose state does not change.
-func (s *Store) Refresh(ctx context.Context, incidents []Incident) error {
-	if len(incidents) == 0 {
+// Refresh writes the values and texts of occurrences whose state does not change.
+func (s *Store) Refresh(ctx context.Context, occurrences []Occurrence) error {
+	if len(occurrences) == 0 {
 		return nil
 	}
 	var batch pgx.Batch
-	for _, i := range incidents {
-		batch.Queue(refreshIncidentSQL, i.ID, i.Annotations, i.Severity, i.Notify, i.Value, i.Term, null(i.KeptSince))
+	for _, i := range occurrences {
+		batch.Queue(refreshOccurrenceSQL, i.ID, i.Annotations, i.Severity, i.Notify, i.Value, i.Term, null(i.KeptSince))
 	}
 	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error { return tx.SendBatch(ctx, &batch).Close() })
 	if err != nil {
@@ -156,12 +156,12 @@ func (s *Store) Refresh(ctx context.Context, incidents []Incident) error {
 // null is NULL for the zero time.
 type null = zeronull.Timestamptz
 
-// Forget deletes an incident that never fired.
+// Forget deletes an occurrence that never fired.
 func (s *Store) Forget(ctx context.Context, id int64) error {
-	return postgres.Exec(ctx, s.db, fmt.Sprintf("forget alert %d", id), deleteIncidentSQL, id)
+	return postgres.Exec(ctx, s.db, fmt.Sprintf("forget alert %d", id), deleteOccurrenceSQL, id)
 }
 
-// Prune deletes at most limit incidents that ended before an instant.
+// Prune deletes at most limit occurrences that ended before an instant.
 func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int64, error) {
-	return postgres.Affected(ctx, s.db, "prune alerts", pruneIncidentsSQL, before, limit)
+	return postgres.Affected(ctx, s.db, "prune alerts", pruneOccurrencesSQL, before, limit)
 }

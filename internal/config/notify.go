@@ -28,7 +28,7 @@ const (
 // should be a reference and is never shown.
 type Notify struct {
 	Type string `toml:"type,omitempty" oneof:"slack|pagerduty|webhook|email"`
-	// SendResolved also sends the incidents of alerts that are resolved.
+	// SendResolved also sends the occurrences of alerts that are resolved.
 	SendResolved bool `toml:"send_resolved"`
 
 	APIURL    string `toml:"api_url,omitempty" of:"slack" need:"slack" refs:"yes" secret:"yes"`

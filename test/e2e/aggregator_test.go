@@ -83,7 +83,7 @@ func TestKilledAggregatorLosesNoAlertAndNoCount(t *testing.T) {
 		t.Errorf("%d messages after a failover, want the first alone", n)
 	}
 	if n := c.number(`SELECT count(*) FROM forge_alerts WHERE state = 'firing' AND active_at = $1`, fired.StartsAt); n != 1 {
-		t.Errorf("%d incidents go on to fire since %v, want 1", n, fired.StartsAt)
+		t.Errorf("%d occurrences go on to fire since %v, want 1", n, fired.StartsAt)
 	}
 
 	term = c.killAggregator()
@@ -91,7 +91,7 @@ func TestKilledAggregatorLosesNoAlertAndNoCount(t *testing.T) {
 	c.start("c")
 	over := told.await(t, "much_is_planned", "resolved", func(page) bool { return true })
 	if pages := told.told("much_is_planned"); len(pages) != 2 || !over.StartsAt.Equal(fired.StartsAt) {
-		t.Errorf("told %v, want one incident that fires and is over", pages)
+		t.Errorf("told %v, want one occurrence that fires and is over", pages)
 	}
 	c.must("cron", "trigger", "mark", "--config", c.config)
 	c.awaitRuns(4)

@@ -9,14 +9,14 @@ import (
 	"github.com/forge-scheduler/forge/internal/alerts"
 )
 
-var anIncident = alerts.Incident{
+var anOccurrence = alerts.Occurrence{
 	ID: 6, Alert: "no_scheduler_leader", Labels: map[string]string{"alertname": "no_scheduler_leader", "role": "scheduler"},
 	Annotations: map[string]string{}, Notify: []string{},
 	State: alerts.Firing, ActiveAt: Epoch.Add(-time.Minute), FiredAt: Epoch,
 }
 
-func (f Alerts) ended() alerts.Incident {
-	over := anIncident
+func (f Alerts) ended() alerts.Occurrence {
+	over := anOccurrence
 	over.ID, over.State, over.ResolvedAt = 7, alerts.Resolved, Epoch
 	return over
 }
@@ -31,14 +31,14 @@ func (f Alerts) List(context.Context) ([]alerts.Status, error) {
 				Name: "no_scheduler_leader", Condition: "sum(forge_leader_is_leader{role='scheduler'}) == 0",
 				Severity: "critical", Notify: []string{"pager", "slack:#ops"},
 			},
-		}, []alerts.Incident{anIncident}, []alerts.Silence{{
+		}, []alerts.Occurrence{anOccurrence}, []alerts.Silence{{
 			Alert: "quiet", CreatedBy: "ada", Reason: "<noon>", CreatedAt: Epoch, Until: Epoch.Add(90 * time.Minute),
 		}})
 	})
 }
 
-func (f Alerts) History(context.Context, string, int64, int) ([]alerts.Incident, error) {
-	return Read(f.Cluster, func() []alerts.Incident { return []alerts.Incident{f.ended()} })
+func (f Alerts) History(context.Context, string, int64, int) ([]alerts.Occurrence, error) {
+	return Read(f.Cluster, func() []alerts.Occurrence { return []alerts.Occurrence{f.ended()} })
 }
 
 func (f Alerts) Notifications(context.Context, string, int64, int) ([]alerts.Notification, error) {
