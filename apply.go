@@ -28,14 +28,22 @@ type HeldError = cronstore.HeldError
 // configuration that would remove all or more than half of the crons, or that belongs to
 // another cluster, with a *HeldError; see ApplyConfirmed.
 func Apply(ctx context.Context, pool *pgxpool.Pool, cfg *Config, force bool) (cronstore.Outcome, error) {
-	return apply(ctx, pool, cfg, force, cronstore.Unattended)
+	return apply(ctx, pool, cfg, Origin{}, force, cronstore.Unattended)
 }
 
 // ApplyConfirmed applies the cluster sections of a configuration, even a superseded one, if
 // confirm returns nil. confirm is called in the transaction, before any change; its error
 // is returned wrapped.
 func ApplyConfirmed(ctx context.Context, pool *pgxpool.Pool, cfg *Config, confirm func(Review) error) (cronstore.Outcome, error) {
-	return apply(ctx, pool, cfg, true, confirm)
+	return ApplyFrom(ctx, pool, cfg, Origin{}, confirm)
+}
+
+// Origin is who puts a configuration in force, and from which file.
+type Origin = cronstore.Origin
+
+// ApplyFrom is ApplyConfirmed with the origin that the history of configurations has.
+func ApplyFrom(ctx context.Context, pool *pgxpool.Pool, cfg *Config, from Origin, confirm func(Review) error) (cronstore.Outcome, error) {
+	return apply(ctx, pool, cfg, from, true, confirm)
 }
 
 // PreviewApply returns the Review that ApplyConfirmed would pass to confirm. It changes
@@ -45,8 +53,33 @@ func PreviewApply(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (Review,
 	return review, err
 }
 
-func apply(ctx context.Context, db postgres.DB, cfg *Config, force bool, confirm func(Review) error) (cronstore.Outcome, error) {
-	wanted, err := appliedConfig(cfg)
+// candidate is a configuration that may be put in force: that of a file, or a stored one.
+type candidate struct {
+	cfg  *Config
+	body []byte
+	hash string
+	// node is the node whose file it is, or the machine of a command.
+	node, cluster string
+	origin        Origin
+}
+
+// candidateOf returns the configuration of a file.
+func candidateOf(cfg *Config) (candidate, error) {
+	body, hash, err := cfg.ClusterSections()
+	return candidate{cfg: cfg, body: body, hash: hash, node: cfg.Node.ID, cluster: cfg.Cluster.Name}, err
+}
+
+func apply(ctx context.Context, db postgres.DB, cfg *Config, from Origin, force bool, confirm func(Review) error) (cronstore.Outcome, error) {
+	c, err := candidateOf(cfg)
+	if err != nil {
+		return cronstore.Outcome{}, err
+	}
+	c.origin = from
+	return c.apply(ctx, db, force, confirm)
+}
+
+func (c candidate) apply(ctx context.Context, db postgres.DB, force bool, confirm func(Review) error) (cronstore.Outcome, error) {
+	wanted, err := c.applied()
 	if err != nil {
 		return cronstore.Outcome{}, err
 	}
@@ -59,26 +92,30 @@ func apply(ctx context.Context, db postgres.DB, cfg *Config, force bool, confirm
 }
 
 func preview(ctx context.Context, db postgres.DB, cfg *Config, force bool) (Review, cronstore.State, error) {
-	wanted, err := appliedConfig(cfg)
+	c, err := candidateOf(cfg)
+	if err != nil {
+		return Review{}, "", err
+	}
+	return c.preview(ctx, db, force)
+}
+
+func (c candidate) preview(ctx context.Context, db postgres.DB, force bool) (Review, cronstore.State, error) {
+	wanted, err := c.applied()
 	if err != nil {
 		return Review{}, "", err
 	}
 	return cronstore.New(db).Preview(ctx, wanted, force)
 }
 
-// appliedConfig converts a configuration for cronstore.Apply.
-func appliedConfig(cfg *Config) (cronstore.Applied, error) {
-	body, hash, err := cfg.ClusterSections()
-	if err != nil {
-		return cronstore.Applied{}, err
-	}
-	specs, err := specsOf(cfg)
+// applied converts a configuration for cronstore.Apply.
+func (c candidate) applied() (cronstore.Applied, error) {
+	specs, err := specsOf(c.cfg)
 	if err != nil {
 		return cronstore.Applied{}, err
 	}
 	return cronstore.Applied{
-		Hash: hash, NodeID: cfg.Node.ID, Body: body, Crons: specs, Cluster: cfg.Cluster.Name,
-		Also: func(ctx context.Context, tx pgx.Tx) error { return jobstore.New(tx).SetLimits(ctx, limitsOf(cfg)) },
+		Origin: c.origin, Hash: c.hash, NodeID: c.node, Body: c.body, Crons: specs, Cluster: c.cluster,
+		Also: func(ctx context.Context, tx pgx.Tx) error { return jobstore.New(tx).SetLimits(ctx, limitsOf(c.cfg)) },
 	}, nil
 }
 
@@ -164,7 +201,7 @@ func (f ownFile) Plan(ctx context.Context, ahead time.Duration) (cronstore.Plan,
 }
 
 func (f ownFile) Apply(ctx context.Context, confirm func(cronstore.Review) error) (cronstore.Outcome, error) {
-	return apply(ctx, postgres.RequestDB{Pool: f.pool}, f.current.Load(), true, confirm)
+	return apply(ctx, postgres.RequestDB{Pool: f.pool}, f.current.Load(), Origin{By: requester(ctx), File: f.filePath()}, true, confirm)
 }
 
 func (f ownFile) CheckAlerts() ([]alerts.Problem, error) {

@@ -21,7 +21,7 @@ func (n *Node) applyOwn(ctx context.Context) error {
 		n.logger.InfoContext(ctx, "this configuration has no crons, jobs, queues or alerts; the cluster keeps its own")
 		return nil
 	}
-	outcome, err := Apply(ctx, n.pool, n.cfg, n.opts.apply)
+	outcome, err := apply(ctx, n.pool, n.cfg, Origin{File: n.filePath()}, n.opts.apply, cronstore.Unattended)
 	if held, ok := errors.AsType[*HeldError](err); ok {
 		n.unconfirmedHash = n.self.ConfigHash
 		return n.reportUnconfirmed(ctx, held)

@@ -168,6 +168,7 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 			Silencer:      alerts.New(db),
 			TokenKeeper:   n.tokenKeeper(),
 			Settings:      n.settings(),
+			Configs:       configs{cronstore.New(n.pool), n},
 			Logger:        n.logger,
 			Lifetime:      ctx,
 		},

@@ -26,32 +26,36 @@ type Rename = cronstore.Rename
 // MakePlan compares a configuration with the one in force, and computes its runs from now
 // until ahead. It changes nothing.
 func MakePlan(ctx context.Context, pool *pgxpool.Pool, cfg *Config, ahead time.Duration) (Plan, error) {
-	body, hash, err := cfg.ClusterSections()
+	c, err := candidateOf(cfg)
 	if err != nil {
 		return Plan{}, err
 	}
+	return c.plan(ctx, pool, ahead)
+}
+
+func (c candidate) plan(ctx context.Context, pool *pgxpool.Pool, ahead time.Duration) (Plan, error) {
 	inForce, err := cronstore.New(pool).ConfigInForce(ctx)
 	if err != nil && !errors.Is(err, cronstore.ErrNotFound) {
 		return Plan{}, err
 	}
-	plan := Plan{Hash: hash, InForce: inForce.Hash}
-	if plan.Changes, err = config.Compare(inForce.Body, body); err != nil {
+	plan := Plan{Hash: c.hash, InForce: inForce.Hash}
+	if plan.Changes, err = config.Compare(inForce.Body, c.body); err != nil {
 		return Plan{}, err
 	}
-	review, state, err := preview(ctx, pool, cfg, false)
+	review, state, err := c.preview(ctx, pool, false)
 	if err != nil {
 		return Plan{}, err
 	}
 	plan.State = state
 	if err := cronstore.Unattended(review); err != nil {
 		plan.Held = err.Error()
-	} else if state == cronstore.StateApplied && !cfg.HasClusterSections() {
+	} else if state == cronstore.StateApplied && !c.cfg.HasClusterSections() {
 		plan.Held = "it has no crons, jobs, queues or alerts"
 	}
-	if plan.Renamed, err = renames(plan.Changes["crons"], inForce.Body, body); err != nil {
+	if plan.Renamed, err = renames(plan.Changes["crons"], inForce.Body, c.body); err != nil {
 		return Plan{}, err
 	}
-	return plan, computeRuns(ctx, pool, cfg, ahead, &plan)
+	return plan, computeRuns(ctx, pool, c.cfg, ahead, &plan)
 }
 
 // computeRuns adds the runs to a plan.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -48,6 +49,18 @@ type file struct {
 // reported.
 func WithFile(path string, load func() (*Config, error)) Option {
 	return func(o *options) { o.file = file{path: path, load: load} }
+}
+
+// filePath returns the absolute path of the node's file, empty if it has none.
+func (n *Node) filePath() string {
+	path := n.opts.file.path
+	if path == "" {
+		return ""
+	}
+	if whole, err := filepath.Abs(path); err == nil {
+		return whole
+	}
+	return path
 }
 
 // Reload makes a running node read its file again, even if the file did not change:
@@ -271,7 +284,7 @@ func (n *Node) applyEdit(ctx context.Context, next *Config) (cronstore.Outcome, 
 	if !next.HasClusterSections() {
 		return cronstore.Outcome{State: cronstore.StateInForce}, nil
 	}
-	return Apply(ctx, n.pool, next, false)
+	return apply(ctx, n.pool, next, Origin{File: n.filePath()}, false, cronstore.Unattended)
 }
 
 // refuse reports a rejected file. It reports the same mistakes once, unless a reload was

@@ -45,7 +45,7 @@ func (n *Node) restoreRows(ctx context.Context) error {
 		return err // another configuration is in force
 	}
 	n.logger.WarnContext(ctx, "rows of the configuration in force were deleted or changed, restoring them")
-	outcome, err := apply(ctx, n.pool, cfg, false, cronstore.Unattended)
+	outcome, err := apply(ctx, n.pool, cfg, Origin{File: n.filePath()}, false, cronstore.Unattended)
 	if err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ func TestReadyNodeHasQueueRows(t *testing.T) {
 
 func applied(t *testing.T, pool *pgxpool.Pool, cfg *Config) {
 	t.Helper()
-	if _, err := apply(t.Context(), pool, cfg, false, nil); err != nil {
+	if _, err := apply(t.Context(), pool, cfg, Origin{}, false, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // addresses fills in the paths of the routes with existing objects.
 func addresses(s *server) map[string]route.Route {
 	fill := strings.NewReplacer("{$}", "", "{name}", "backup", "{id}", "42", "{group}", dashboardtest.DeadGroup, "{role}", "scheduler", "{term}", "7", "{kind}", "dump", "{node}", "node-1", "{alert}", "no_scheduler_leader", "{file}", s.pages.Assets.Hashed["app.css"],
-		"{tick}", "2026-11-20T02:00:00Z")
+		"{tick}", "2026-11-20T02:00:00Z", "{hash}", dashboardtest.OldHash)
 	all := map[string]route.Route{}
 	for _, r := range s.routes() {
 		path := fill.Replace(r.Path)

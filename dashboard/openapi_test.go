@@ -271,6 +271,7 @@ func TestTheDocumentExplainsKeysAndLockHolders(t *testing.T) {
 
 // postBodies are bodies that succeed, by the end of the path.
 var postBodies = map[string]string{
+	"/revert":      `{"yes": true}`,
 	"/api/v1/jobs": `{"kind": "dump", "args": {"table": "users"}, "priority": 2, "at": "2026-11-21T02:00:00Z"}`,
 	"/trigger":     `{"args": {"full": true}}`,
 	"/backfill":    `{"from": "2026-11-01T00:00:00Z", "to": "2026-11-02T00:00:00Z", "limit": 7}`,

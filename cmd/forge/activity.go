@@ -7,24 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/activity"
-	"github.com/forge-scheduler/forge/internal/filter"
 )
-
-// activityWhere is the flag --filter of the activity.
-type activityWhere struct{ *filter.Filter }
-
-// Set implements pflag.Value.
-func (w *activityWhere) Set(text string) (err error) {
-	w.Filter, err = filter.Parse(text, activity.Keys)
-	return err
-}
-
-// Type implements pflag.Value.
-func (*activityWhere) Type() string { return "filter" }
 
 func (a *app) activityCommand() *cobra.Command {
 	var limit int
-	var where activityWhere
+	var where whereFlag
 	var follow bool
 	cmd := &cobra.Command{
 		Use: "activity", Short: "Show events and audit entries in one stream, newest first, or follow it", Args: cobra.NoArgs,
@@ -55,7 +42,7 @@ func (a *app) activityCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVarP(&limit, "limit", "n", 30, "at most this many; with --follow: how many earlier entries to print first")
-	cmd.Flags().Var(&where, "filter", "only entries that match terms such as 'type:config_* node:node-2 by:ada since:2h'; see docs/operations.md")
+	where.addTo(cmd.Flags(), activity.Keys, "entries", "type:config_* node:node-2 by:ada since:2h", "operations.md")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "print new entries as they are added, until interrupted (-o json: one object each)")
 	return cmd
 }

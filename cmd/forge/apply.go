@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -13,7 +15,6 @@ import (
 	"github.com/forge-scheduler/forge"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/nodestore"
 )
 
 func (a *app) applyCommand() *cobra.Command {
@@ -63,12 +64,27 @@ func (a *app) apply(ctx context.Context, pool *pgxpool.Pool, cfg *config.Config,
 			return cronstore.Outcome{}, err
 		}
 	}
-	return forge.ApplyConfirmed(ctx, pool, cfg, func(found forge.Review) error {
+	from := forge.Origin{By: "cli:" + whoAmI(), File: a.filePath()}
+	return forge.ApplyFrom(ctx, pool, cfg, from, confirmed(preview, yes))
+}
+
+// confirmed returns the confirmation of what was previewed.
+func confirmed(preview forge.Review, yes bool) func(forge.Review) error {
+	return func(found forge.Review) error {
 		if yes || found.Foreign() == preview.Foreign() && slices.Equal(found.Removed, preview.Removed) {
 			return nil
 		}
 		return conflictError(fmt.Errorf("the cluster's crons have changed since, and nothing was applied: now %s", found))
-	})
+	}
+}
+
+// filePath returns the absolute path of the file that a.load reads.
+func (a *app) filePath() string {
+	path := cmp.Or(a.configPath, os.Getenv("FORGE_CONFIG"), config.DefaultPath)
+	if whole, err := filepath.Abs(path); err == nil {
+		return whole
+	}
+	return path
 }
 
 func (a *app) confirmApply(review forge.Review) error {
@@ -106,20 +122,12 @@ func (a *app) warnUndefined(ctx context.Context, pool *pgxpool.Pool, cfg *config
 	if err != nil {
 		return err
 	}
-	wanted, err := config.Definitions(body)
+	undefined, err := forge.UndefinedJobs(ctx, pool, body)
 	if err != nil {
 		return err
 	}
-	nodes, err := nodestore.New(pool).List(ctx)
-	if err != nil {
-		return err
-	}
-	nodes = slices.DeleteFunc(nodes, func(n nodestore.Node) bool { return !n.Present() })
-	for _, job := range slices.Sorted(maps.Keys(wanted)) {
-		defined := func(n nodestore.Node) bool { return n.Definitions[job] == wanted[job] }
-		if len(nodes) > 0 && !slices.ContainsFunc(nodes, defined) {
-			a.note("warning: no node defines job " + job + " as this file does: its runs wait until one has the file")
-		}
+	for _, job := range undefined {
+		a.note("warning: no node defines job " + job + " as this file does: its runs wait until one has the file")
 	}
 	return nil
 }

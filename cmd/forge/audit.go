@@ -20,7 +20,7 @@ import (
 
 // auditedCommands are the commands that change the cluster.
 var auditedCommands = []string{
-	"apply",
+	"apply", "config revert",
 	"cron trigger", "cron pause", "cron resume", "cron backfill",
 	"job enqueue", "job retry", "job cancel", "job discard",
 	"queue pause", "queue resume",

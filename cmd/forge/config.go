@@ -31,7 +31,7 @@ func (a *app) configCommand() *cobra.Command {
 			return cfg.Show(a.out)
 		},
 	}
-	return group("config", "Show the configuration", show)
+	return group("config", "Show the configuration, and those that were in force", show, a.watchable(a.configHistoryCommand()), a.configDiffCommand(), a.configRevertCommand())
 }
 
 func (a *app) checkCommand() *cobra.Command {

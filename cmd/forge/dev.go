@@ -134,7 +134,7 @@ func (a *app) prepare(ctx context.Context, path, url string) error {
 		if err := migrations.New(pool, discard()).Up(ctx); err != nil {
 			return err
 		}
-		outcome, err := forge.ApplyConfirmed(ctx, pool, cfg, func(forge.Review) error { return nil })
+		outcome, err := forge.ApplyFrom(ctx, pool, cfg, forge.Origin{By: "cli:" + whoAmI(), File: path}, func(forge.Review) error { return nil })
 		if err == nil && len(outcome.Removed) > 0 {
 			_, err = fmt.Fprintf(a.err, "warning: %s removes %d crons of the run before: %s\n", path, len(outcome.Removed), cronstore.NameSome(outcome.Removed))
 		}

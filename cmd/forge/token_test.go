@@ -137,7 +137,7 @@ func TestAuditedCommandsExist(t *testing.T) {
 func TestOtherCommandsChangeNothing(t *testing.T) {
 	t.Parallel()
 	others := []string{
-		"activity", "alerts check", "alerts export", "alerts history", "alerts list", "alerts test", "audit", "check", "compact status", "config show",
+		"activity", "alerts check", "alerts export", "alerts history", "alerts list", "alerts test", "audit", "check", "compact status", "config diff", "config history", "config show",
 		"cron history", "cron list", "cron next", "cron show", "cron why", "dead list", "doctor", "events", "help", "init",
 		"job explain", "job list", "job logs", "job show", "job wait", "leader history", "leader incident", "leader status", "leader watch", "man",
 		"node list", "plan", "queue limits", "queue list", "token list", "version",

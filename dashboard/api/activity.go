@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/forge-scheduler/forge/dashboard/auth"
 	"github.com/forge-scheduler/forge/dashboard/cluster"
@@ -12,7 +11,6 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/activity"
-	"github.com/forge-scheduler/forge/internal/filter"
 )
 
 // activityRoutes returns the route of the activity.
@@ -21,22 +19,13 @@ func (s *API) activityRoutes() []route.Route {
 		ID: "listActivity", Summary: "List events and audit entries in one stream, newest first",
 		About: "Returns what has happened in the cluster and who did it. The entries of the audit log require the scope admin; others get only events. A page may hold fewer entries than the limit although others follow.",
 		Query: slices.Concat([]route.Parameter{
-			route.Text("filter", "Only entries that match all of these terms, such as type:config_* node:node-2 by:ada since:2h. The keys are "+keysOf(activity.Keys)+"."),
+			filterParameter("type:config_* node:node-2 by:ada since:2h", activity.Keys),
 		}, route.Paged, []route.Parameter{
 			route.Flag("follow", "Continue with new entries, oldest first, one object per line (application/x-ndjson)."),
 		}),
 		Reply: reply[web.List[activity.Entry]](http.StatusOK), Also: []route.Reply{linesOf[activity.Entry]()},
 	}
 	return []route.Route{{Path: "/api/v1/activity", Read: route.Viewer, Gets: &o, Get: s.checked(&o, s.activity)}}
-}
-
-// keysOf lists the names of the keys of a filter.
-func keysOf(keys []filter.Key) string {
-	names := make([]string, len(keys))
-	for i, key := range keys {
-		names[i] = key.Name
-	}
-	return strings.Join(names, ", ")
 }
 
 func (s *API) activity(w http.ResponseWriter, r *http.Request, q *web.Query) {

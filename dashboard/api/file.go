@@ -100,7 +100,7 @@ func (s *API) diagnose(ctx context.Context) ([]Finding, error) {
 }
 
 func (s *API) apply(c *call, body applyAsk) (cronstore.Outcome, error) {
-	outcome, err := s.File.Apply(c.Context(), body.confirm)
+	outcome, err := s.File.Apply(c.Context(), body.confirm("file"))
 	if err == nil {
 		s.Outlines.Forget(c.Context())
 		auth.NoteAction(c.Context(), "configuration "+outcome.InForce)
@@ -108,11 +108,12 @@ func (s *API) apply(c *call, body applyAsk) (cronstore.Outcome, error) {
 	return outcome, err
 }
 
-// confirm refuses to remove crons, or to apply the file of another cluster, unless Yes is
-// set.
-func (a applyAsk) confirm(review cronstore.Review) error {
-	if a.Yes || review.Harmless() {
-		return nil
+// confirm refuses to remove crons, or to apply what is of another cluster, unless Yes is set.
+func (a applyAsk) confirm(what string) func(cronstore.Review) error {
+	return func(review cronstore.Review) error {
+		if a.Yes || review.Harmless() {
+			return nil
+		}
+		return web.Refuse(http.StatusConflict, fmt.Sprintf(`The %s is not applied: %s. Set "yes": true to apply it.`, what, review))
 	}
-	return web.Refuse(http.StatusConflict, fmt.Sprintf(`The file is not applied: %s. Set "yes": true to apply it.`, review))
 }

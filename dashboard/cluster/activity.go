@@ -6,7 +6,6 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/activity"
-	"github.com/forge-scheduler/forge/internal/filter"
 )
 
 // errNoAudit answers a request for the audit log by a caller who may not read it.
@@ -15,10 +14,7 @@ var errNoAudit = web.Refuse(http.StatusForbidden, "The audit log requires the sc
 // ActivityQuery returns the query of the parameters filter, before and limit. A caller with a
 // lesser scope than admin gets the entries of the event log only.
 func ActivityQuery(q *web.Query, scope access.Scope) (activity.Query, error) {
-	where, err := filter.Parse(q.Values.Get("filter"), activity.Keys)
-	if err != nil {
-		q.Errs = append(q.Errs, err)
-	}
+	where := Where(q, activity.Keys)
 	before, err := activity.ParsePlace(q.Values.Get("before"))
 	if err != nil {
 		q.Errs = append(q.Errs, err)

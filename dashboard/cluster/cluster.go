@@ -77,8 +77,11 @@ type Options struct {
 	// Settings returns the node's effective configuration as a tree, with secrets redacted.
 	// Without it, there is no settings page.
 	Settings func() map[string]any
-	Logger   *slog.Logger
-	Now      func() time.Time
+	// Configs reads the configurations that were in force and reverts to them. Without it,
+	// neither is possible.
+	Configs Configs
+	Logger  *slog.Logger
+	Now     func() time.Time
 	// Lifetime is the context of the node. It ends background reads that no request waits
 	// for. It is optional.
 	Lifetime context.Context //nolint:containedctx // passed to work that outlives a request

@@ -17,6 +17,9 @@ import (
 // refusals are the answers to errors of the stores.
 var refusals = []struct{ err, answer error }{
 	{cronstore.ErrNotFound, web.Refuse(http.StatusNotFound, "There is no such cron.")},
+	{cronstore.ErrNoConfig, web.Refuse(http.StatusNotFound, "No such configuration was ever in force.")},
+	{cronstore.ErrAmbiguous, web.Refuse(http.StatusConflict, "The hashes of several configurations begin so. Give more digits.")},
+	{cronstore.ErrNoHash, web.Refuse(http.StatusBadRequest, "The hash must have 4 to 64 digits from 0 to 9 and a to f.")},
 	{cronstore.ErrFuture, web.WrongFields(web.WrongField("at", "lies in the future, where the cron fires by itself"))},
 	{cronstore.ErrNotDue, web.WrongFields(web.WrongField("at", "must be a due time of the cron"))},
 	{jobstore.ErrNotFound, web.Refuse(http.StatusNotFound, "There is no such job.")},
@@ -49,6 +52,9 @@ func Refuse(err error) error {
 			status = http.StatusNotFound
 		}
 		return web.Refuse(status, sentence(no.Why))
+	}
+	if no, ok := errors.AsType[*cronstore.UnrevertableError](err); ok {
+		return web.Refuse(http.StatusConflict, sentence(no.Error()))
 	}
 	if wrong, _ := web.WrongArgs(err); wrong != nil {
 		return web.InvalidError(wrong)

@@ -256,6 +256,7 @@ func queryParameters(query []route.Parameter) (all []apiParameter) {
 var pathTexts = map[string]string{
 	"alert": "The name of the alert.",
 	"group": "The id of the group, from the list of groups.",
+	"hash":  "The hash of the configuration, or its first digits.",
 	"id":    "The id of the job.",
 	"kind":  "The name of the kind.",
 	"name":  "The name of the cron, the queue or the token.",
@@ -287,7 +288,7 @@ var tagTexts = []apiTag{
 // tagOfWord maps the first word of a path to its tag, for words that are not tags
 // themselves.
 var tagOfWord = map[string]string{
-	"apply": "configuration", "plan": "configuration", "settings": "configuration",
+	"apply": "configuration", "config": "configuration", "plan": "configuration", "settings": "configuration",
 	"compaction": "storage", "dead": "dead-letters",
 	"doctor": "cluster", "events": "cluster", "healthz": "node", "job-counts": "jobs", "kinds": "jobs",
 	"leader": "node", "limits": "queues", "next": "crons", "openapi.json": "node", "readyz": "node",

@@ -20,17 +20,14 @@ import (
 	"github.com/forge-scheduler/forge/internal/filter"
 )
 
-// activityFields are the fields of the form, each of which adds a term to the filter.
-var activityFields = []string{"type", "node", "role", "cron", "by", "text", "since", "until"}
+// activityFields are the fields of the form of the activity.
+var activityFields = fieldNames(activity.Keys, "log")
 
 type activityBody struct {
 	base
-	// Text is the filter, Keys are its keys, Terms what the bar suggests.
-	Text  string
-	Keys  []filter.Key
-	Terms []suggestion
-	Tabs  []tab
-	Rows  []activityRow
+	Bar  bar
+	Tabs []tab
+	Rows []activityRow
 	// Older leads to the next page. Partial reports that the search was not completed.
 	Older   string
 	Newest  string
@@ -38,7 +35,7 @@ type activityBody struct {
 }
 
 func (s *Pages) loadActivity(ctx context.Context, req *request) (body, error) {
-	where := activityWhere(req)
+	where := pageWhere(req, activity.Keys, activityFields)
 	if err := req.err(); err != nil {
 		return nil, err
 	}
@@ -57,11 +54,11 @@ func (s *Pages) loadActivity(ctx context.Context, req *request) (body, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the activity: %w", err)
 	}
+	choices := map[string][]string{"type": eventstore.Types(), "node": nodesOf(facts.nodes), "role": s.Roles}
 	b := &activityBody{
 		base: base{name: "Activity", beat: s.pulseOf(facts), past: !query.Before.IsZero()},
-		Text: where.String(), Keys: activity.Keys,
-		Terms: activityTerms(map[string][]string{"type": eventstore.Types(), "node": nodesOf(facts.nodes), "role": s.Roles}),
-		Tabs:  activityTabs(where, !query.NoAudit), Newest: activityPath(where, ""),
+		Bar:  newBar("/activity", where.String(), activity.Keys, activityFields, choices),
+		Tabs: activityTabs(where, !query.NoAudit), Newest: activityPath(where, ""),
 	}
 	for i := range page.Entries {
 		b.Rows = append(b.Rows, newActivityRow(facts, &page.Entries[i]))
@@ -70,36 +67,6 @@ func (s *Pages) loadActivity(ctx context.Context, req *request) (body, error) {
 		b.Older, b.Partial = activityPath(where, page.Next.String()), len(page.Entries) < query.Limit
 	}
 	return b, nil
-}
-
-// activityWhere returns the filter of the page: the text in the bar, narrowed by the fields of
-// the form.
-func activityWhere(req *request) *filter.Filter {
-	texts := []string{req.Values.Get("filter")}
-	for _, key := range activityFields {
-		if value := strings.TrimSpace(req.Values.Get(key)); value != "" {
-			texts = append(texts, filter.Written(key, value).String())
-		}
-	}
-	where, err := filter.Parse(strings.Join(texts, " "), activity.Keys)
-	if err != nil {
-		req.Errs = append(req.Errs, err)
-	}
-	return where
-}
-
-// activityTerms returns what the bar suggests.
-func activityTerms(known map[string][]string) (terms []suggestion) {
-	for _, key := range activity.Keys {
-		values := slices.Concat(key.Values, known[key.Name])
-		for _, value := range values {
-			terms = append(terms, suggestion{filter.Is(key.Name, value).String(), key.About})
-		}
-		if len(values) == 0 {
-			terms = append(terms, suggestion{key.Name + ":" + key.Example, key.About})
-		}
-	}
-	return terms
 }
 
 func activityPath(where *filter.Filter, before string) string {

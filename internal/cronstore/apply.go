@@ -19,6 +19,8 @@ import (
 
 // Applied is a configuration to be put in force.
 type Applied struct {
+	Origin
+
 	Hash   string
 	NodeID string
 	// Body is the recorded text of the cluster's sections.
@@ -180,6 +182,9 @@ func (s *Store) apply(ctx context.Context, a Applied, force bool) (Outcome, erro
 	if _, err := s.db.Exec(ctx, recordConfigSQL, a.Hash, a.NodeID, body, a.Cluster); err != nil {
 		return Outcome{}, fmt.Errorf("record the configuration: %w", err)
 	}
+	if err := s.record(ctx, a, outcome); err != nil {
+		return Outcome{}, err
+	}
 	return outcome, s.announce(ctx, a, known, outcome)
 }
 
@@ -228,11 +233,21 @@ func (s *Store) announce(ctx context.Context, a Applied, again bool, outcome Out
 	if _, err := s.db.Exec(ctx, notifySQL, wire.CronChannel); err != nil {
 		return fmt.Errorf("notify the leader: %w", err)
 	}
-	return eventstore.Append(ctx, s.db, eventstore.Event{Type: eventstore.ConfigApplied, NodeID: a.NodeID}, map[string]any{
+	facts := map[string]any{
 		"hash": a.Hash, "again": again,
 		"added": len(outcome.Added), "changed": len(outcome.Changed), "removed": len(outcome.Removed),
 		"removed_crons": outcome.Removed[:min(len(outcome.Removed), namedInEvents)],
-	})
+	}
+	if a.By != "" {
+		facts["by"] = a.By
+	}
+	if a.File != "" {
+		facts["file"] = a.File
+	}
+	if a.Reverts {
+		facts["reverted"] = true
+	}
+	return eventstore.Append(ctx, s.db, eventstore.Event{Type: eventstore.ConfigApplied, NodeID: a.NodeID}, facts)
 }
 
 // namedInEvents bounds the names of removed crons in an event.

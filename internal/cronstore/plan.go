@@ -191,3 +191,13 @@ func earlier(a time.Time, hasA bool, b time.Time, hasB bool) time.Time {
 	}
 	return b
 }
+
+// RevertPlan is what putting an earlier configuration in force again would change.
+type RevertPlan struct {
+	Plan
+
+	Review Review `json:"review"`
+	// Undefined are the jobs that no present node defines as the configuration does: their
+	// runs wait until a node has a file that does.
+	Undefined []string `json:"undefined_jobs"`
+}

@@ -390,15 +390,18 @@ func everyPage(seen map[string]string, get func(path string) string) {
 // filler puts what exists into addresses.
 func (c *cluster) filler() *strings.Replacer {
 	c.t.Helper()
-	var id, tick, group string
+	var id, tick, group, hash string
 	err := c.pool.QueryRow(c.t.Context(), `SELECT job_id::text, to_char(tick AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM forge_cron_ticks WHERE job_id IS NOT NULL LIMIT 1`).Scan(&id, &tick)
 	if err == nil {
 		err = c.pool.QueryRow(c.t.Context(), `SELECT metadata #>> '{forge:dead,group}' FROM river_job WHERE id = $1::bigint`, id).Scan(&group)
 	}
+	if err == nil {
+		err = c.pool.QueryRow(c.t.Context(), `SELECT hash FROM forge_config LIMIT 1`).Scan(&hash)
+	}
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return strings.NewReplacer("{id}", id, "{tick}", url.PathEscape(tick), "{group}", group, "{name}", "leaks", "{role}", "scheduler", "{kind}", "leak")
+	return strings.NewReplacer("{hash}", hash, "{id}", id, "{tick}", url.PathEscape(tick), "{group}", group, "{name}", "leaks", "{role}", "scheduler", "{kind}", "leak")
 }
 
 // everything is each row of each table.

@@ -27,6 +27,7 @@ var owners = map[string]string{
 	"forge_claims":           "internal/jobstore",
 	"forge_compactions":      "internal/compactor",
 	"forge_config":           "internal/cronstore",
+	"forge_config_history":   "internal/cronstore",
 	"forge_cron_ticks":       "internal/cronstore",
 	"forge_crons":            "internal/cronstore",
 	"forge_enqueued":         "internal/jobstore",

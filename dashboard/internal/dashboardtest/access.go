@@ -16,9 +16,14 @@ type File struct{ *Cluster }
 func (f File) Plan(_ context.Context, ahead time.Duration) (cronstore.Plan, error) {
 	return cronstore.Plan{
 		Hash: "b", InForce: "a", State: cronstore.StateApplied, From: Epoch, Until: Epoch.Add(ahead),
-		Changes: config.Diff{"crons": {Added: []string{"x"}, Changed: []config.ItemChange{{Name: "y", Fields: []config.FieldChange{{Key: "schedule", From: "a", To: 7}}}}}},
+		Changes: changes(),
 		Runs:    []cronstore.RunChange{{Cron: "x", Appear: 1, Until: Epoch}},
 	}, nil
+}
+
+// changes are what two configurations differ in.
+func changes() config.Diff {
+	return config.Diff{"crons": {Added: []string{"x"}, Changed: []config.ItemChange{{Name: "y", Fields: []config.FieldChange{{Key: "schedule", From: "a", To: 7}}}}}}
 }
 
 func (f File) Apply(_ context.Context, confirm func(cronstore.Review) error) (cronstore.Outcome, error) {
@@ -145,4 +150,61 @@ func (f Once) Once(ctx context.Context, r access.KeyedRequest, work func(context
 
 func (f Once) OnceNonTx(ctx context.Context, r access.KeyedRequest, work func(context.Context) access.KeyedResponse) (access.KeyedResponse, bool, error) {
 	return f.Once(ctx, r, work)
+}
+
+// Configs has two configurations, of which the newer one is in force.
+type Configs struct{ *Cluster }
+
+// The hashes of the configurations.
+const (
+	NewHash = "bbbb2222"
+	OldHash = "aaaa1111"
+)
+
+func (f Configs) History(_ context.Context, before int64, limit int) ([]cronstore.Application, error) {
+	return Read(f.Cluster, func() (all []cronstore.Application) {
+		none, one := 0, 1
+		for _, a := range []cronstore.Application{
+			{ID: 2, At: Epoch, Hash: NewHash, NodeID: "node-1", File: "/etc/forge.toml", Added: &one, Changed: &none, Removed: &none, InForce: true},
+			{ID: 1, At: Epoch.Add(-time.Hour), Hash: OldHash, NodeID: "node-2", By: "ada", Reverted: true},
+		} {
+			if (before == 0 || a.ID < before) && len(all) < limit {
+				all = append(all, a)
+			}
+		}
+		return all
+	})
+}
+
+func (f Configs) DiffConfigs(_ context.Context, from, to string) (cronstore.ConfigDiff, error) {
+	if to != NewHash && to != OldHash {
+		return cronstore.ConfigDiff{}, cronstore.ErrNoConfig
+	}
+	return Read(f.Cluster, func() cronstore.ConfigDiff { return cronstore.ConfigDiff{From: from, To: to, Changes: changes()} })
+}
+
+func (f Configs) PlanRevert(ctx context.Context, hash string, ahead time.Duration) (cronstore.RevertPlan, error) {
+	switch hash {
+	case NewHash, OldHash:
+	case "cccc":
+		return cronstore.RevertPlan{}, &cronstore.UnrevertableError{Hash: hash, Reason: "a key is unknown"}
+	default:
+		return cronstore.RevertPlan{}, cronstore.ErrNoConfig
+	}
+	plan, err := File(f).Plan(ctx, ahead)
+	plan.Hash, plan.InForce, plan.State = hash, NewHash, cronstore.StateSuperseded
+	if hash == NewHash {
+		plan.State, plan.Changes = cronstore.StateInForce, nil
+	}
+	return cronstore.RevertPlan{Plan: plan, Review: cronstore.Review{Removed: []string{"z"}, Configured: 3}, Undefined: []string{"dump"}}, err
+}
+
+func (f Configs) Revert(_ context.Context, hash string, confirm func(cronstore.Review) error) (cronstore.Outcome, error) {
+	if hash != OldHash {
+		return cronstore.Outcome{}, cronstore.ErrNoConfig
+	}
+	if err := confirm(cronstore.Review{Removed: []string{"z"}, Configured: 3}); err != nil {
+		return cronstore.Outcome{}, err
+	}
+	return cronstore.Outcome{State: cronstore.StateApplied, InForce: hash, Removed: []string{"z"}}, Operator(f).note("backup", "revert "+hash)
 }

@@ -1,0 +1,25 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+)
+
+// Configs reads the configurations that were in force. A configuration is given by the beginning
+// of its hash.
+type Configs interface {
+	// History returns at most limit applications of configurations, newest first: those with
+	// ids below before, unless that is 0.
+	History(ctx context.Context, before int64, limit int) ([]cronstore.Application, error)
+	// DiffConfigs compares two configurations. An empty from is the one that was in force
+	// before to.
+	DiffConfigs(ctx context.Context, from, to string) (cronstore.ConfigDiff, error)
+	// PlanRevert compares an earlier configuration with the one in force. It includes the runs
+	// that would appear and vanish within ahead from now.
+	PlanRevert(ctx context.Context, hash string, ahead time.Duration) (cronstore.RevertPlan, error)
+	// Revert puts an earlier configuration in force again. It calls confirm before it changes
+	// anything, and returns confirm's error.
+	Revert(ctx context.Context, hash string, confirm func(cronstore.Review) error) (cronstore.Outcome, error)
+}
