@@ -33,7 +33,7 @@ func TestNodesKeepTheirColours(t *testing.T) {
 const (
 	fromEachOther = 8
 	fromStatuses  = 12
-	hueApart      = 40
+	hueDistance   = 40
 	leastContrast = 3
 )
 
@@ -51,21 +51,21 @@ func TestColoursOfNodesDiffer(t *testing.T) {
 				}
 			}
 			for _, status := range []string{"ok", "warn", "bad"} {
-				apart := math.Abs(own.lab().hue() - colors[status].lab().hue())
-				if apart = min(apart, 360-apart); apart < hueApart {
-					t.Errorf("%s, %s: its hue is %.0f degrees from that of %s", theme, name, apart, status)
+				between := math.Abs(own.lab().hue() - colors[status].lab().hue())
+				if between = min(between, 360-between); between < hueDistance {
+					t.Errorf("%s, %s: its hue is %.0f degrees from that of %s", theme, name, between, status)
 				}
 			}
-			for sight, seen := range sights {
+			for vision, seen := range visions {
 				for _, status := range []string{"ok", "warn", "bad"} {
 					if d := seen(own).lab().distance(seen(colors[status]).lab()); d < fromStatuses {
-						t.Errorf("%s, %s: %.1f from %s for %s", theme, name, d, status, sight)
+						t.Errorf("%s, %s: %.1f from %s for %s", theme, name, d, status, vision)
 					}
 				}
 				for m := range n {
 					other := fmt.Sprintf("n%d", m)
 					if d := seen(own).lab().distance(seen(colors[other]).lab()); d < fromEachOther {
-						t.Errorf("%s, %s: %.1f from %s for %s", theme, name, d, other, sight)
+						t.Errorf("%s, %s: %.1f from %s for %s", theme, name, d, other, vision)
 					}
 				}
 			}
@@ -116,9 +116,9 @@ func parseRGB(t *testing.T, text string) (c rgb) {
 	return c
 }
 
-// sights are how readers see a colour: the matrices of Machado, Oliveira and Fernandes (2009)
+// visions are how readers see a colour: the matrices of Machado, Oliveira and Fernandes (2009)
 // for readers who lack a receptor.
-var sights = map[string]func(rgb) rgb{
+var visions = map[string]func(rgb) rgb{
 	"most readers": func(c rgb) rgb { return c },
 	"protanopia":   seenBy([3]rgb{{0.152286, 1.052583, -0.204868}, {0.114503, 0.786281, 0.099216}, {-0.003882, -0.048116, 1.051998}}),
 	"deuteranopia": seenBy([3]rgb{{0.367322, 0.860646, -0.227968}, {0.280085, 0.672501, 0.047413}, {-0.011820, 0.042940, 0.968881}}),
