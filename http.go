@@ -192,6 +192,7 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 			Applied: cronstore.New(n.pool).HashInForce,
 			Differs: newComparer(n.pool).differs,
 			Changes: n.broadcaster,
+			File:    ownFile{n},
 		},
 		NoPages: !n.cfg.Dashboard.Enabled,
 	})

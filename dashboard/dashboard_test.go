@@ -32,7 +32,7 @@ func optionsOf(c *dashboardtest.Cluster) Options {
 				return dashboardtest.Read(c, func() http.Handler { return fakeMetrics })
 			},
 		},
-		Pages: pages.Options{Changes: c},
+		Pages: pages.Options{Changes: c, File: dashboardtest.File{Cluster: c}},
 	}
 }
 

@@ -29,12 +29,18 @@ type clusterFacts struct {
 	// differs describes the differences of other configurations, by hash.
 	differs map[string]string
 	colors  charts.Palette
+	// applyPath is the address of the page about a file that all nodes run and that is not
+	// in force.
+	applyPath string
 }
 
 // cluster reads the facts. Their now is the database's clock, to which all other times on
 // the page relate.
 func (s *Pages) cluster(ctx context.Context) (clusterFacts, error) {
-	facts := clusterFacts{now: s.Now()}
+	facts := clusterFacts{now: s.Now(), applyPath: "/nodes"}
+	if s.File != nil {
+		facts.applyPath = applyPath
+	}
 	leaders, err := s.Source.Leadership.Leaders(ctx)
 	if err != nil {
 		return facts, fmt.Errorf("read leaders: %w", err)
@@ -78,6 +84,16 @@ func (s *Pages) differences(ctx context.Context, facts clusterFacts) (map[string
 		differs[n.ConfigHash] = text
 	}
 	return differs, nil
+}
+
+// reverted returns the hash of the earlier configuration that all active nodes run although
+// another one is in force; empty if there is none.
+func (f clusterFacts) reverted() string {
+	shared := nodestore.SharedConfig(f.nodes)
+	if f.differs[shared] == "" { // in force, or never applied
+		return ""
+	}
+	return shared
 }
 
 // The names of the instants that move every second while the cluster is healthy.

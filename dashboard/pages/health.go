@@ -23,6 +23,8 @@ type health struct {
 	// Path is the address of the page about the headline.
 	Path  string
 	Notes []remark
+	// Act is the button for the headline; nil if there is none.
+	Act *act
 }
 
 // consequence describes the effect of a missing leader.
@@ -130,10 +132,27 @@ func (h *health) judgeNodes(facts clusterFacts) {
 			h.raise("warn", n.NodeID+" is dead", "Its jobs go to other nodes.", "/nodes")
 		}
 	}
-	if drifting > 0 {
+	if reverted := facts.reverted(); reverted != "" {
+		h.raise("warn", revertedHeadline(facts.nodes),
+			"Compared with the one in force, it changes "+facts.differs[reverted]+". Apply it to put it in force again. If it is the wrong file, give every node the one that is in force.", facts.applyPath)
+	} else if drifting > 0 {
 		h.raise("warn", format.Plural(drifting, "node runs", "nodes run")+" another configuration",
 			"Give every node the same file; forge node list -o wide says what differs.", "/nodes")
 	}
+}
+
+// revertedHeadline says that the active nodes agree on a file that is not in force.
+func revertedHeadline(nodes []nodestore.Node) string {
+	active := 0
+	for _, n := range nodes {
+		if n.State == nodestore.Active {
+			active++
+		}
+	}
+	if active == 1 {
+		return "The active node runs an earlier file than the one in force"
+	}
+	return fmt.Sprintf("All %d active nodes run an earlier file than the one in force", active)
 }
 
 // keepHazards is how long pages share the hazards, which change slowly.

@@ -24,6 +24,10 @@ type nodesBody struct {
 	Notice string
 	Tiles  []tile
 	Nodes  []nodeRow
+	// Reverted describes the earlier file that all nodes run; nil if there is none. Apply is
+	// its button.
+	Reverted *remark
+	Apply    *act
 	// Gone are the nodes that left or died.
 	Gone []nodeRow
 }
@@ -38,6 +42,10 @@ func (s *Pages) loadNodes(ctx context.Context, req *request) (body, error) {
 		return nil, err
 	}
 	b := nodesBody{Bar: nodeBar(where, facts.nodes), base: base{name: "Nodes", beat: s.fullPulse(facts)}, Notice: drainNotice(req), Tiles: nodeTiles(facts)}
+	b.Apply = s.applyAct(facts, req)
+	if hash := facts.reverted(); hash != "" {
+		b.Reverted = &remark{revertedHeadline(facts.nodes) + ": " + facts.differs[hash] + ".", facts.applyPath}
+	}
 	byID := map[string]nodestore.Node{}
 	for _, n := range nodestore.FilterTable.Select(where, facts.now, facts.nodes) {
 		byID[n.NodeID] = n
@@ -158,6 +166,8 @@ func drainNotice(req *request) string {
 		return node + " is drained: it hands its roles over and gets no more jobs."
 	case didUndrain:
 		return node + " works again."
+	case didApply:
+		return "The file of the nodes is in force."
 	default:
 		return ""
 	}

@@ -112,11 +112,11 @@ func (s *Pages) loadOverview(ctx context.Context, req *request) (body, error) {
 	b.History = tenureRows(facts.now, tenures[:min(len(tenures), 8)], facts.leaders, facts.colors)
 	b.Failover = lastFailover(facts.now, tenures)
 	b.Nodes = nodeRows(facts, s.Self)
-	return &b, s.loadWork(ctx, &b, facts)
+	return &b, s.loadWork(ctx, req, &b, facts)
 }
 
 // loadWork fills in the crons, the jobs and the health.
-func (s *Pages) loadWork(ctx context.Context, b *overviewBody, facts clusterFacts) error {
+func (s *Pages) loadWork(ctx context.Context, req *request, b *overviewBody, facts clusterFacts) error {
 	all, err := s.Outlines.Get(ctx)
 	if err != nil {
 		return err
@@ -137,6 +137,7 @@ func (s *Pages) loadWork(ctx context.Context, b *overviewBody, facts clusterFact
 		return fmt.Errorf("read the jobs that block crons: %w", err)
 	}
 	b.Health, b.Tiles = judge(facts, crons, blockers, at), tiles(facts, crons, at, counts)
+	b.Health.Act = s.applyAct(facts, req)
 	if b.Coming, err = s.upcoming(ctx, facts.now, crons); err != nil {
 		return err
 	}

@@ -35,6 +35,8 @@ type Options struct {
 	// Both arguments are hashes.
 	Differs func(ctx context.Context, applied, other string) (string, error)
 	Changes cluster.Changes
+	// File is this node's file. Without it, no page offers to apply it.
+	File File
 }
 
 // Pages serves the pages and their streams.
@@ -98,6 +100,7 @@ var pageKinds = map[string]pageKind{
 	"leaders":  {"leaders", []string{"role", "span", "did", "of", "to"}, []string{"cards", "lanes", "failovers", "failtable", "history", "events"}, (*Pages).loadLeaders},
 	"incident": {"incident", []string{"role", "term"}, []string{"report"}, (*Pages).loadIncident},
 	"nodes":    {"nodes", append([]string{"did", "node", "filter"}, nodeFields...), []string{"tiles", "list"}, (*Pages).loadNodes},
+	"apply":    {"apply", nil, nil, (*Pages).loadApply},
 	"settings": {"settings", nil, []string{"about", "list"}, (*Pages).loadSettings},
 	"stepdown": {"move", []string{"role"}, nil, loadHandOver(false)},
 	"transfer": {"move", []string{"role"}, nil, loadHandOver(true)},

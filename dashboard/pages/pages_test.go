@@ -14,7 +14,7 @@ import (
 func pagesOf(c *dashboardtest.Cluster) *Pages {
 	state := cluster.New(dashboardtest.Options(c))
 	answers := &web.Responder{Logger: state.Logger, Refuse: cluster.Refuse}
-	p := New(Options{Changes: c}, auth.New(auth.Options{}, answers, state.Now, nil), state,
+	p := New(Options{Changes: c, File: dashboardtest.File{Cluster: c}}, auth.New(auth.Options{}, answers, state.Now, nil), state,
 		func() (openapi.Document, error) { return openapi.Document{}, nil })
 	answers.ErrorPage = p.WriteErrorPage
 	return p

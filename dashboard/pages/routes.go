@@ -32,6 +32,7 @@ func (s *Pages) Routes() []route.Route {
 	routes = append(routes, s.handOverPages()...)
 	routes = append(routes, s.silencePages()...)
 	routes = append(routes, s.tokenPages()...)
+	routes = append(routes, s.applyRoutes()...)
 	routes = append(routes, s.loginRoutes()...)
 	if s.Settings != nil {
 		routes = append(routes, route.Route{Path: "/settings", Get: s.page("settings"), Read: route.Viewer})

@@ -172,6 +172,10 @@ func checkDrift(f Facts, r *report) {
 	if f.Cluster.InForce == "" {
 		return
 	}
+	reverted := f.reverted()
+	if reverted != "" {
+		checkReverted(f, reverted, r)
+	}
 	versions, zones := map[string]bool{}, map[string]bool{}
 	for _, node := range f.active() {
 		versions[node.Version], zones[node.TZData] = true, true
@@ -179,13 +183,14 @@ func checkDrift(f Facts, r *report) {
 			r.warn("forge plan with that file shows what it would change; forge apply --yes puts it in force",
 				"the file of %s waits for forge apply --yes: %s", node.NodeID, node.ConfigWaiting)
 		}
-		if node.ConfigHash != "" && node.ConfigHash != f.Cluster.InForce {
+		if node.ConfigHash != "" && node.ConfigHash != f.Cluster.InForce && node.ConfigHash != reverted {
 			r.warn("give it the file that is in force, or forge apply its own",
 				"%s runs configuration %s; in force is %s", node.NodeID, short(node.ConfigHash), short(f.Cluster.InForce))
 		}
 	}
 	switch {
 	case f.Cluster.OwnHash == f.Cluster.InForce:
+	case reverted != "" && f.Cluster.OwnHash == reverted && f.Cluster.OwnHeld == "":
 	case !f.Config.HasClusterSections():
 		r.ok("this file has no crons, jobs, queues or alerts; in force is configuration %s", short(f.Cluster.InForce))
 	case f.Cluster.OwnHeld != "":
@@ -204,6 +209,30 @@ func checkDrift(f Facts, r *report) {
 			strings.Join(slices.Sorted(maps.Keys(zones)), ", "))
 	}
 	r.orOK("every node runs configuration %s", short(f.Cluster.InForce))
+}
+
+// checkReverted reports that the active nodes agree on a file that is not in force.
+func checkReverted(f Facts, reverted string, r *report) {
+	nodes, remedy := "the active node runs", "forge apply with that file puts it in force again"
+	if n := len(f.active()); n > 1 {
+		nodes = fmt.Sprintf("all %d active nodes run", n)
+	}
+	if f.Cluster.OwnHash == reverted {
+		remedy = "forge plan shows the difference, forge apply puts this file in force again"
+	}
+	r.warn(remedy+"; if it is the wrong file, give every node the one that is in force",
+		"%s the earlier configuration %s, which differs by %s; in force is %s",
+		nodes, short(reverted), f.Cluster.Drifts[reverted], short(f.Cluster.InForce))
+}
+
+// reverted returns the hash of the earlier configuration that all active nodes run although
+// another one is in force, empty if there is none.
+func (f Facts) reverted() string {
+	shared := nodestore.SharedConfig(f.active())
+	if _, known := f.Cluster.Drifts[shared]; !known {
+		return ""
+	}
+	return shared
 }
 
 func short(hash string) string {

@@ -75,6 +75,17 @@ func healthy() Facts {
 	}
 }
 
+// reverted is the hash of an earlier configuration.
+const reverted = "fedcba9876543210"
+
+// revert has all nodes run an earlier configuration.
+func (f *Facts) revert() {
+	for i := range f.Cluster.Nodes {
+		f.Cluster.Nodes[i].ConfigHash = reverted
+	}
+	f.Cluster.Drifts = map[string]config.Diff{reverted: {"crons": {Changed: []config.ItemChange{{Name: "a"}}}}}
+}
+
 func TestHealthyClusterHasNoFindings(t *testing.T) {
 	t.Parallel()
 	for _, f := range Examine(healthy()) {
@@ -309,6 +320,22 @@ func TestChecks(t *testing.T) {
 			func(f *Facts) { f.Cluster.Nodes[1].ConfigHash = "fedcba9876543210" },
 			"drift", Warn,
 			[]string{"web-2 runs configuration fedcba987654", "in force is 0123456789ab"},
+		},
+		"all nodes run an earlier file": {
+			func(f *Facts) { f.revert() }, "drift", Warn,
+			[]string{"all 2 active nodes run the earlier configuration fedcba987654, which differs by crons ~a; in force is 0123456789ab", "forge apply with that file puts it in force again"},
+		},
+		"all nodes run this earlier file": {
+			func(f *Facts) { f.revert(); f.Cluster.OwnHash = reverted }, "drift", Warn,
+			[]string{"all 2 active nodes run the earlier configuration", "forge plan shows the difference, forge apply puts this file in force again; if it is the wrong file"},
+		},
+		"the only node runs an earlier file": {
+			func(f *Facts) { f.revert(); f.Cluster.Nodes[1].State = "left" }, "drift", Warn,
+			[]string{"the active node runs the earlier configuration fedcba987654"},
+		},
+		"all nodes run a file that was never in force": {
+			func(f *Facts) { f.revert(); f.Cluster.Drifts = nil }, "drift", Warn,
+			[]string{"web-1 runs configuration fedcba987654", "give it the file that is in force"},
 		},
 		"this file": {func(f *Facts) { f.Cluster.OwnHash = "" }, "drift", Warn, []string{"this file", "forge apply"}},
 		"this file would remove crons": {

@@ -135,6 +135,9 @@ type Cluster struct {
 	// OwnHash is the hash of this file's cluster sections, InForce that of the
 	// configuration applied last, empty if none was.
 	OwnHash, InForce string
+	// Drifts are the differences of the nodes' other configurations from the one in force,
+	// by hash. Configurations that were never in force are left out.
+	Drifts map[string]config.Diff
 	// OwnHeld is the reason why a node would not apply this file unless an operator
 	// confirms it.
 	OwnHeld string

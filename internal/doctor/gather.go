@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -191,7 +192,19 @@ func (c *Cluster) read(ctx context.Context, pool *pgxpool.Pool, cfg *config.Conf
 	if err == nil {
 		c.OwnHeld, err = held(inForce, cfg)
 	}
+	if err == nil {
+		_, c.Drifts, err = cronstore.New(pool).Drifts(ctx, configsOf(c.Nodes))
+	}
 	return err
+}
+
+// configsOf returns the hashes of the configurations that nodes run.
+func configsOf(nodes []nodestore.Node) []string {
+	hashes := map[string]bool{}
+	for _, n := range nodes {
+		hashes[n.ConfigHash] = true
+	}
+	return slices.Sorted(maps.Keys(hashes))
 }
 
 // held returns the reason why a node would not apply a file without confirmation; empty

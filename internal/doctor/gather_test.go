@@ -265,6 +265,9 @@ func TestClusterAsWrittenByNodes(t *testing.T) {
 	withCrons := configFor(address)
 	withCrons.Jobs = map[string]config.Job{"tidy": {}}
 	demand(t, examine(t, withCrons), "drift", Warn, "this file means")
+	execute(t, pool, `INSERT INTO forge_config (hash, applied_by, body, applied_at) VALUES ('new', 'web-9', '{"crons": [{"name": "steady"}]}', now() - interval '1 hour')`)
+	demand(t, examine(t, configFor(address)), "drift", Warn, "the active node runs the earlier configuration new, which differs by crons +steady; in force is other", "forge apply with that file")
+	execute(t, pool, `DELETE FROM forge_config WHERE hash = 'new'`)
 	execute(t, pool, `UPDATE forge_config SET body = '{"crons": [{"name": "gone"}, {"name": "too"}]}'`)
 	demand(t, examine(t, withCrons), "drift", Warn, "this file waits for forge apply --yes: it would remove 2 of 2 crons (gone, too)")
 	demand(t, findings, "clock", Fail, "node web-1", "behind")

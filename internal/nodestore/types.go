@@ -67,6 +67,22 @@ type Node struct {
 // Present reports whether the node has neither left nor died.
 func (n Node) Present() bool { return n.State == Active || n.State == Draining }
 
+// SharedConfig returns the hash of the configuration that all active nodes run, empty if they
+// run different ones or there is none. Nodes without a file do not count.
+func SharedConfig(nodes []Node) string {
+	shared := ""
+	for _, n := range nodes {
+		switch {
+		case n.State != Active || n.ConfigHash == "":
+		case shared != "" && n.ConfigHash != shared:
+			return ""
+		default:
+			shared = n.ConfigHash
+		}
+	}
+	return shared
+}
+
 // ClientID is the node's name on the jobs it claims: the last element of
 // river_job.attempted_by.
 func (n Node) ClientID() string { return ClientID(n.NodeID, n.Incarnation) }

@@ -126,6 +126,7 @@ func everyPage(n *node) []page {
 		{"dead-retry", n.grave + "/retry"},
 		{"nodes", "/nodes"},
 		{"drain", "/nodes/north/drain"},
+		{"apply", "/apply"},
 		{"leadership", "/leaders"},
 		{"transfer", "/leaders/scheduler/transfer"},
 		{"incident", "/leaders/scheduler/terms/2"},
@@ -177,6 +178,7 @@ func TestPagesInARealBrowser(t *testing.T) {
 	}{
 		{"without scripts", func(t *testing.T) { t.Helper(); checkWithoutScripts(t, first) }}, // nothing runs any more
 		{"moves of roles", func(t *testing.T) { t.Helper(); checkMoves(t, first) }},
+		{"a reverted file", func(t *testing.T) { t.Helper(); checkReverted(t, first) }},     // every node's configuration changes and comes back
 		{"the next leader", func(t *testing.T) { t.Helper(); checkNextLeader(t, started) }}, // a node is gone then, and back
 		{"login", func(t *testing.T) { t.Helper(); checkLogin(t, alive(started)) }},
 		{"every form was sent", checkPresses},
