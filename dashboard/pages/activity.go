@@ -137,6 +137,9 @@ func newActivityRow(facts clusterFacts, e *activity.Entry) activityRow {
 	if e.Role != "" {
 		row.Links = append(row.Links, fact{roleTitle(e.Role), "/leaders?" + web.Encode("role", e.Role)})
 	}
+	if path := eventPath(e.Type, e.Role, e.Term); path != "" {
+		row.Links = append(row.Links, fact{"what happened", path})
+	}
 	row.addData(e.Data)
 	if e.Term != 0 {
 		row.More = strings.TrimPrefix(row.More+", term "+strconv.FormatInt(e.Term, 10), ", ")

@@ -282,15 +282,15 @@ func alertRolePath(facts clusterFacts, labels map[string]string, condition strin
 }
 
 // eventPath returns the address of the incident of an event about a term; empty for others.
-func eventPath(e eventstore.Event) string {
-	if e.Role == "" || e.Term == 0 {
+func eventPath(kind, role string, term int64) string {
+	if role == "" || term == 0 {
 		return ""
 	}
-	switch e.Type {
+	switch kind {
 	case eventstore.LeaderElected, eventstore.ElectionStarted:
-		return charts.TermPath(e.Role, e.Term)
+		return charts.TermPath(role, term)
 	case eventstore.LeaderLost, eventstore.LeaderDrilled, eventstore.HandOverAsked:
-		return charts.TermPath(e.Role, e.Term+1)
+		return charts.TermPath(role, term+1)
 	default:
 		return ""
 	}

@@ -50,11 +50,11 @@ func TestEventsLinkToTheirChangeOfLeader(t *testing.T) {
 	for kind, want := range map[string]string{
 		eventstore.LeaderElected: "/leaders/r/terms/7", eventstore.LeaderLost: "/leaders/r/terms/8", eventstore.LeaseRenewed: "", eventstore.NodeDead: "",
 	} {
-		if got := eventPath(eventstore.Event{Type: kind, Role: "r", Term: 7}); got != want {
+		if got := eventPath(kind, "r", 7); got != want {
 			t.Errorf("%s: %q, want %q", kind, got, want)
 		}
 	}
-	if got := eventPath(eventstore.Event{Type: eventstore.LeaderLost}); got != "" {
+	if got := eventPath(eventstore.LeaderLost, "", 0); got != "" {
 		t.Errorf("without a role: %q", got)
 	}
 }

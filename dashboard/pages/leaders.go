@@ -141,7 +141,7 @@ func eventRows(facts clusterFacts, events []eventstore.Event, role string) []eve
 		}
 		rows = append(rows, eventRow{
 			ID: e.ID, At: format.NewStamp(format.ModeAgo, facts.now, e.At), What: strings.ReplaceAll(e.Type, "_", " "), Role: e.Role,
-			Node: facts.colors.Node(e.NodeID), Term: e.Term, More: eventWords(e.Data), Path: eventPath(e),
+			Node: facts.colors.Node(e.NodeID), Term: e.Term, More: eventWords(e.Data), Path: eventPath(e.Type, e.Role, e.Term),
 		})
 	}
 	return rows
