@@ -68,8 +68,9 @@ func TestIncidentPageShowsLosses(t *testing.T) {
 			i.Lost = incident.Lost{Ticks: &cronstore.Unrecorded{Waiting: []cronstore.DueTick{{Cron: "due", Tick: i.ElectedAt}}}}
 		}, []string{`href="/crons/due"`, "not recorded yet"}},
 		"unchecked": {func(i *incident.Incident) {
-			i.Lost, i.EventsKept, i.Events = incident.Lost{Unchecked: "The events are gone."}, false, nil
-		}, []string{"none known", "The events are gone.", "past <code>retention.events</code>"}},
+			i.Lost, i.EventsKept, i.Events, i.Jobs = incident.Lost{Unchecked: "The events are gone."}, false, nil, incident.Jobs{}
+		}, []string{">unknown<", "none known", "The events are gone.", "past <code>retention.events</code>"}},
+		"no ledger": {func(i *incident.Incident) { i.Ticks, i.Lost = nil, incident.Lost{Unchecked: "They are gone."} }, []string{"past <code>retention.cron_ticks</code>", "They are gone."}},
 		"no leader": {func(i *incident.Incident) {
 			i.Kind, i.NodeID, i.ElectedAt, i.FirstTick = incident.NoLeader, "", time.Time{}, nil
 		}, []string{">no leader<", "until now"}},

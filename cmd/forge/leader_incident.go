@@ -87,7 +87,7 @@ var incidentProperties = []column[*incident.Incident]{
 		}
 		return strconv.FormatInt(i.Term, 10)
 	}},
-	{title: "kind", show: func(i *incident.Incident) string { return strings.ReplaceAll(i.Kind, "_", " ") }},
+	{title: "kind", show: func(i *incident.Incident) string { return kindWords[i.Kind] }},
 	{title: "old leader", show: func(i *incident.Incident) string {
 		if i.Old == nil {
 			return ""
@@ -102,7 +102,12 @@ var incidentProperties = []column[*incident.Incident]{
 	}},
 	{title: "its process", show: oldProcess},
 	{title: "requested", show: func(i *incident.Incident) string { return sinceEnd(i, oldOf(i).AskedAt) }},
-	{title: "noticed", show: func(i *incident.Incident) string { return sinceEnd(i, i.DetectedAt) }},
+	{title: "noticed", show: func(i *incident.Incident) string {
+		if i.Kind == incident.HandOver {
+			return "" // the old leader ended the term itself
+		}
+		return sinceEnd(i, i.DetectedAt)
+	}},
 	{title: "election", show: func(i *incident.Incident) string { return sinceEnd(i, i.ElectionAt) }},
 	{title: "new leader", show: func(i *incident.Incident) string {
 		if i.NodeID == "" {
@@ -125,6 +130,10 @@ var incidentProperties = []column[*incident.Incident]{
 	{title: "delayed ticks", show: delayedTicks},
 	{title: "rescued jobs", show: rescuedJobs},
 	{title: "lost", show: lost},
+}
+
+var kindWords = map[string]string{
+	incident.FirstTerm: "first term", incident.HandOver: "hand-over", incident.Failover: "failover", incident.NoLeader: "no leader",
 }
 
 // oldOf returns the old leader, or an empty one.
@@ -181,7 +190,10 @@ func rescuedJobs(i *incident.Incident) string {
 	if i.Old == nil {
 		return ""
 	}
-	if i.Jobs.Rescued == 0 {
+	switch {
+	case !i.EventsKept:
+		return "unknown, the events of that time are past their retention"
+	case i.Jobs.Rescued == 0:
 		return "none"
 	}
 	ids := make([]string, len(i.Jobs.IDs))

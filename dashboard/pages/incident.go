@@ -30,10 +30,10 @@ type incidentBody struct {
 	Ticks       []delayedRow
 	// MoreTicks is how many delayed ticks are not listed.
 	MoreTicks string
-	// Scheduler reports that the role fires ticks.
-	Scheduler bool
-	Jobs      []jobLink
-	MoreJobs  int
+	// Scheduler reports that the role fires ticks, TicksKept that the ledger still has them.
+	Scheduler, TicksKept bool
+	Jobs                 []jobLink
+	MoreJobs             int
 	// Unrecorded are due ticks without a row in the ledger.
 	Unrecorded []delayedRow
 	Loss       string
@@ -90,7 +90,7 @@ func (s *Pages) loadIncident(ctx context.Context, req *request) (body, error) {
 		base: base{name: fmt.Sprintf("%s, term %d", roleTitle(i.Role), i.Term), beat: s.pulseOf(facts)},
 		Role: i.Role, Title: roleTitle(i.Role), Term: i.Term, Kind: incidentKinds[i.Kind], Summary: i.Summary,
 		Drawing: charts.DrawIncident(&i, facts.colors), Facts: incidentFacts(&i),
-		Scheduler: i.Role == cluster.SchedulerRole, EventsKept: i.EventsKept, Loss: i.Loss(),
+		Scheduler: i.Role == cluster.SchedulerRole, TicksKept: i.Ticks != nil, EventsKept: i.EventsKept, Loss: i.Loss(),
 	}
 	if i.Old != nil {
 		b.Before = charts.TermPath(i.Role, i.Old.Term)
@@ -167,6 +167,9 @@ func incidentTiles(i *incident.Incident) []tile {
 		tiles = append(tiles, ticks)
 	}
 	jobs := tile{Name: "Rescued jobs", Value: format.Number(int64(i.Jobs.Rescued)), Path: "#jobs"}
+	if !i.EventsKept {
+		jobs.Value = "unknown"
+	}
 	for _, part := range []struct {
 		jobs  int
 		words string

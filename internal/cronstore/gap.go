@@ -13,9 +13,10 @@ import (
 const (
 	// gapRows is how many ledger rows of the new term are read, in the order of their ticks.
 	gapRows = 20_000
-	// backlogLateness is from when on a tick that was due after the election counts as
-	// delayed by the change.
-	backlogLateness = time.Second
+	// startLateness is from when on a tick counts as delayed by the change that was due after
+	// the election and before the new leader recorded its first tick, backlogLateness the same
+	// for later ticks.
+	startLateness, backlogLateness = 100 * time.Millisecond, time.Second
 )
 
 // waitedFormat is the reason of a queued tick that fired after all.
@@ -38,7 +39,7 @@ WITH recorded AS MATERIALIZED (
 ), delayed AS MATERIALIZED (
     SELECT recorded.*
     FROM recorded, began
-    WHERE (due_at <= greatest($4, began.at) OR lateness_ms >= $5) AND reason NOT LIKE 'It waited %'
+    WHERE (due_at <= $4 OR lateness_ms >= CASE WHEN due_at <= began.at THEN $5 ELSE $7::float8 END) AND reason NOT LIKE 'It waited %'
 )`
 
 const gapTotalsSQL = gapSQL + `
@@ -50,7 +51,7 @@ const gapTicksSQL = gapSQL + `
 SELECT ` + tickColumns + `
 FROM delayed AS t
 ORDER BY t.lateness_ms DESC, t.tick, t.cron
-LIMIT $7`
+LIMIT $8`
 
 // The rows are those of one term, unless it ended soon.
 const firstFiredSQL = `
@@ -71,8 +72,8 @@ type Gap struct {
 }
 
 // GapTicks are the ticks that a change of the scheduler's leader delayed: those that were due
-// before the new leader recorded its first tick, and those that it recorded a second or more
-// after they were due.
+// before the new term began, those that were due before the new leader recorded its first tick
+// and late by startLateness, and those that were late by backlogLateness.
 type GapTicks struct {
 	Count    int64             `json:"count"`
 	WorstMS  float64           `json:"worst_ms"`
@@ -85,7 +86,7 @@ type GapTicks struct {
 
 // GapTicks returns the ticks that a gap delayed, with at most limit items.
 func (s *Store) GapTicks(ctx context.Context, g Gap, limit int) (GapTicks, error) {
-	args := []any{g.After, g.Until, g.Term, g.Elected, float64(backlogLateness.Milliseconds()), gapRows}
+	args := []any{g.After, g.Until, g.Term, g.Elected, float64(startLateness.Milliseconds()), gapRows, float64(backlogLateness.Milliseconds())}
 	found := GapTicks{Items: []Tick{}}
 	var verdicts []byte
 	err := s.db.QueryRow(ctx, gapTotalsSQL, args...).Scan(&found.Count, &found.WorstMS, &verdicts, &found.More)

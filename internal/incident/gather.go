@@ -209,7 +209,7 @@ func (i *Incident) tell(e eventstore.Event) {
 		i.EventsKept = true
 	case i.Old == nil:
 	case e.Type == eventstore.LeaderLost && e.Role == i.Role && e.Term == i.Old.Term:
-		i.DetectedAt = e.At
+		i.DetectedAt = later(e.At, i.Old.EndedAt) // an end in order is recorded before the event
 	case e.Type == eventstore.HandOverAsked && e.Role == i.Role && e.Term == i.Old.Term:
 		i.Old.asked(e)
 	case e.NodeID == i.Old.NodeID:
@@ -315,6 +315,13 @@ func (i *Incident) judge() {
 		i.Lost.Unchecked = fmt.Sprintf("Crons whose definition has changed since were not checked: %d.", ticks.Changed)
 	}
 	i.Lost.Nothing = i.Lost.Unchecked == "" && i.Jobs.Orphaned == 0 && (ticks == nil || len(ticks.Lost)+len(ticks.Waiting) == 0)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -104,7 +104,8 @@ func TestCrash(t *testing.T) {
 	c.tick("before", -500*time.Millisecond, 5*time.Millisecond, 1, "fired", "")
 	c.tick("gap", 500*time.Millisecond, 1600*time.Millisecond, 2, "fired", "")
 	c.tick("skipped", 1500*time.Millisecond, 700*time.Millisecond, 2, "skipped_window", "")
-	c.tick("start", 2500*time.Millisecond, 30*time.Millisecond, 2, "fired", "")
+	c.tick("starting", 2020*time.Millisecond, 130*time.Millisecond, 2, "fired", "")
+	c.tick("start", 2050*time.Millisecond, 30*time.Millisecond, 2, "fired", "")
 	c.tick("backlog", 3500*time.Millisecond, 1200*time.Millisecond, 2, "caught_up", "")
 	c.tick("waited", 600*time.Millisecond, 9*time.Second, 2, "fired", cronstore.WaitedReason(9*time.Second))
 	c.tick("by hand", 700*time.Millisecond, 9*time.Second, 2, "triggered", "")
@@ -119,10 +120,10 @@ func TestCrash(t *testing.T) {
 	if i.Old.Process != "dead" || !i.Old.GoneAt.Equal(c.at(3*time.Second)) {
 		t.Errorf("old process: %s at %v", i.Old.Process, i.Old.GoneAt)
 	}
-	if i.FirstTick == nil || i.FirstTick.Cron != "gap" {
+	if i.FirstTick == nil || i.FirstTick.Cron != "start" {
 		t.Errorf("first tick %+v", i.FirstTick)
 	}
-	if diff := cmp.Diff([]string{"gap", "backlog", "skipped"}, names(i.Ticks.Items)); diff != "" || i.Ticks.Count != 3 || i.Ticks.WorstMS != 1600 || i.Ticks.More {
+	if diff := cmp.Diff([]string{"gap", "backlog", "skipped", "starting"}, names(i.Ticks.Items)); diff != "" || i.Ticks.Count != 4 || i.Ticks.WorstMS != 1600 || i.Ticks.More {
 		t.Errorf("delayed ticks %+v\n%s", i.Ticks, diff)
 	}
 	if diff := cmp.Diff(incident.Jobs{Rescued: 2, Available: 1, Discarded: 1, IDs: []int64{7, 9}, RescuedAt: i.Jobs.RescuedAt}, i.Jobs); diff != "" {
@@ -131,7 +132,7 @@ func TestCrash(t *testing.T) {
 	if !i.Lost.Nothing || len(i.Events) != 6 || !i.EventsKept {
 		t.Errorf("lost %+v, %d events, kept %v", i.Lost, len(i.Events), i.EventsKept)
 	}
-	const want = "a crashed. b became the leader 2s later. 3 ticks were delayed, the worst by 1.6s. 2 running jobs of a were rescued. Nothing was lost."
+	const want = "a crashed. b became the leader 2s later. 4 ticks were delayed, the worst by 1.6s. 2 running jobs of a were rescued. Nothing was lost."
 	if i.Summary != want {
 		t.Errorf("summary %q", i.Summary)
 	}
