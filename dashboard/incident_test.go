@@ -61,12 +61,12 @@ func TestIncidentPageShowsLosses(t *testing.T) {
 		want  []string
 	}{
 		"lost": {func(i *incident.Incident) {
-			i.Lost = incident.Lost{Ticks: &cronstore.Unrecorded{Lost: []cronstore.DueTick{{Cron: "gone", Tick: i.ElectedAt}}}}
+			i.Lost = incident.Lost{Ticks: &cronstore.Unrecorded{LostCount: 1, Lost: []cronstore.DueTick{{Cron: "gone", Tick: i.ElectedAt}}}}
 		}, []string{`href="/crons/gone"`, "1 due tick is not in the ledger.", `<li class="bad">`}},
 		"orphaned": {func(i *incident.Incident) { i.Lost.Nothing, i.Jobs.Orphaned = false, 3 }, []string{"3 jobs are still orphaned.", `<li class="warn">`}},
 		"waiting": {func(i *incident.Incident) {
-			i.Lost = incident.Lost{Ticks: &cronstore.Unrecorded{Waiting: []cronstore.DueTick{{Cron: "due", Tick: i.ElectedAt}}}}
-		}, []string{`href="/crons/due"`, "not recorded yet"}},
+			i.Lost = incident.Lost{Ticks: &cronstore.Unrecorded{WaitingCount: 7, Waiting: []cronstore.DueTick{{Cron: "due", Tick: i.ElectedAt}}}}
+		}, []string{`href="/crons/due"`, "7 due ticks are not recorded yet.", ">6 more<"}},
 		"unchecked": {func(i *incident.Incident) {
 			i.Lost, i.EventsKept, i.Events, i.Jobs = incident.Lost{Unchecked: "The events are gone."}, false, nil, incident.Jobs{}
 		}, []string{">unknown<", "none known", "The events are gone.", "past <code>retention.events</code>"}},

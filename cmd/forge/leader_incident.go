@@ -218,7 +218,7 @@ func lost(i *incident.Incident) string {
 	}
 	var parts []string
 	if ticks := i.Lost.Ticks; ticks != nil {
-		parts = append(parts, fmt.Sprintf("%d ticks, %d not recorded yet", len(ticks.Lost), len(ticks.Waiting)))
+		parts = append(parts, fmt.Sprintf("%d ticks, %d not recorded yet", ticks.LostCount, ticks.WaitingCount))
 	}
 	parts = append(parts, fmt.Sprintf("%d orphaned jobs", i.Jobs.Orphaned))
 	if i.Lost.Unchecked != "" {

@@ -32,13 +32,16 @@ type incidentBody struct {
 	MoreTicks string
 	// Scheduler reports that the role fires ticks, TicksKept that the ledger still has them.
 	Scheduler, TicksKept bool
-	Jobs                 []jobLink
-	MoreJobs             int
+	// Vacant reports that the role has no leader now.
+	Vacant   bool
+	Jobs     []jobLink
+	MoreJobs int
 	// Unrecorded are due ticks without a row in the ledger.
-	Unrecorded []delayedRow
-	Loss       string
-	Events     []incidentEvent
-	EventsKept bool
+	Unrecorded     []delayedRow
+	MoreUnrecorded int
+	Loss           string
+	Events         []incidentEvent
+	EventsKept     bool
 	// Before and After are the addresses of the terms before and after.
 	Before, After string
 }
@@ -90,7 +93,7 @@ func (s *Pages) loadIncident(ctx context.Context, req *request) (body, error) {
 		base: base{name: fmt.Sprintf("%s, term %d", roleTitle(i.Role), i.Term), beat: s.pulseOf(facts)},
 		Role: i.Role, Title: roleTitle(i.Role), Term: i.Term, Kind: incidentKinds[i.Kind], Summary: i.Summary,
 		Drawing: charts.DrawIncident(&i, facts.colors), Facts: incidentFacts(&i),
-		Scheduler: i.Role == cluster.SchedulerRole, TicksKept: i.Ticks != nil, EventsKept: i.EventsKept, Loss: i.Loss(),
+		Scheduler: i.Role == cluster.SchedulerRole, TicksKept: i.Ticks != nil, Vacant: i.Kind == incident.NoLeader, EventsKept: i.EventsKept, Loss: i.Loss(),
 	}
 	if i.Old != nil {
 		b.Before = charts.TermPath(i.Role, i.Old.Term)
@@ -125,12 +128,10 @@ func (b *incidentBody) addTicks(i *incident.Incident) {
 		}
 	}
 	if ticks := i.Lost.Ticks; ticks != nil {
-		const shown = 100
 		for _, t := range slices.Concat(ticks.Lost, ticks.Waiting) {
-			if len(b.Unrecorded) < shown {
-				b.Unrecorded = append(b.Unrecorded, delayedRow{Cron: t.Cron, Path: CronPath(t.Cron), Due: format.NewMoment(t.Tick)})
-			}
+			b.Unrecorded = append(b.Unrecorded, delayedRow{Cron: t.Cron, Path: CronPath(t.Cron), Due: format.NewMoment(t.Tick)})
 		}
+		b.MoreUnrecorded = ticks.LostCount + ticks.WaitingCount - len(b.Unrecorded)
 	}
 }
 
@@ -185,7 +186,7 @@ func lostTile(i *incident.Incident) tile {
 	t := tile{Name: "Lost", Value: "nothing", Path: "#lost"}
 	lost, waiting := 0, 0
 	if i.Lost.Ticks != nil {
-		lost, waiting = len(i.Lost.Ticks.Lost), len(i.Lost.Ticks.Waiting)
+		lost, waiting = i.Lost.Ticks.LostCount, i.Lost.Ticks.WaitingCount
 	}
 	switch {
 	case lost > 0:

@@ -15,6 +15,8 @@ const (
 	unrecordedPage  = 1000
 	unrecordedCrons = 20_000
 	unrecordedTicks = 20_000
+	// unrecordedListed is how many ticks a list has.
+	unrecordedListed = 100
 )
 
 const definedPageSQL = `
@@ -49,10 +51,14 @@ type Unrecorded struct {
 	Changed int `json:"crons_changed"`
 	// More reports that there were too many crons or ticks to check all.
 	More bool `json:"more"`
-	// Lost are due ticks without a row although the ledger is complete up to a later time.
-	Lost []DueTick `json:"lost"`
-	// Waiting are due ticks that the leader has not recorded yet.
-	Waiting []DueTick `json:"waiting"`
+	// LostCount is how many due ticks have no row although the ledger is complete up to a later
+	// time, and Lost are the first of them.
+	LostCount int       `json:"lost_count"`
+	Lost      []DueTick `json:"lost"`
+	// WaitingCount is how many due ticks the leader has not recorded yet, and Waiting are the
+	// first of them.
+	WaitingCount int       `json:"waiting_count"`
+	Waiting      []DueTick `json:"waiting"`
 }
 
 // Unrecorded computes the ticks that were due in a stretch from the crons' schedules, and
@@ -116,10 +122,12 @@ func (s *Store) checkPage(ctx context.Context, crons []Cron, in Stretch, found *
 		return err
 	}
 	for _, tick := range missing {
+		list, count := &found.Lost, &found.LostCount
 		if tick.Tick.After(watermarks[tick.Cron]) {
-			found.Waiting = append(found.Waiting, tick)
-		} else {
-			found.Lost = append(found.Lost, tick)
+			list, count = &found.Waiting, &found.WaitingCount
+		}
+		if *count++; len(*list) < unrecordedListed {
+			*list = append(*list, tick)
 		}
 	}
 	return nil

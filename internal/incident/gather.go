@@ -314,7 +314,7 @@ func (i *Incident) judge() {
 	case ticks != nil && ticks.Changed > 0:
 		i.Lost.Unchecked = fmt.Sprintf("Crons whose definition has changed since were not checked: %d.", ticks.Changed)
 	}
-	i.Lost.Nothing = i.Lost.Unchecked == "" && i.Jobs.Orphaned == 0 && (ticks == nil || len(ticks.Lost)+len(ticks.Waiting) == 0)
+	i.Lost.Nothing = i.Lost.Unchecked == "" && i.Jobs.Orphaned == 0 && (ticks == nil || ticks.LostCount+ticks.WaitingCount == 0)
 }
 
 func later(a, b time.Time) time.Time {

@@ -53,7 +53,7 @@ func (i *Incident) summarize() string {
 // cost describes the delayed ticks and the rescued jobs.
 func (i *Incident) cost() (said []string) {
 	switch ticks := i.Ticks; {
-	case ticks == nil:
+	case ticks == nil || i.Kind == NoLeader: // the next leader records them
 	case ticks.Count == 0:
 		said = append(said, "No tick was delayed.")
 	case ticks.More:
@@ -70,11 +70,11 @@ func (i *Incident) cost() (said []string) {
 // Loss describes what was lost.
 func (i *Incident) Loss() string {
 	var said []string
-	if ticks := i.Lost.Ticks; ticks != nil && len(ticks.Lost) > 0 {
-		said = append(said, count(int64(len(ticks.Lost)), "due tick is", "due ticks are")+" not in the ledger.")
+	if ticks := i.Lost.Ticks; ticks != nil && ticks.LostCount > 0 {
+		said = append(said, count(int64(ticks.LostCount), "due tick is", "due ticks are")+" not in the ledger.")
 	}
-	if ticks := i.Lost.Ticks; ticks != nil && len(ticks.Waiting) > 0 {
-		said = append(said, count(int64(len(ticks.Waiting)), "due tick is", "due ticks are")+" not recorded yet.")
+	if ticks := i.Lost.Ticks; ticks != nil && ticks.WaitingCount > 0 {
+		said = append(said, count(int64(ticks.WaitingCount), "due tick is", "due ticks are")+" not recorded yet.")
 	}
 	if i.Jobs.Orphaned > 0 {
 		said = append(said, count(int64(i.Jobs.Orphaned), "job is", "jobs are")+" still orphaned.")
