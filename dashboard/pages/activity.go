@@ -171,6 +171,7 @@ var linked = []struct {
 	path func(value string) string
 }{
 	{"cron", CronPath},
+	{"hash", configPath},
 	{"job_id", func(id string) string { return "/jobs/" + id }},
 	{"queue", func(string) string { return "/queues" }},
 	{"alert", func(string) string { return "/alerts" }},
@@ -193,7 +194,11 @@ func (r *activityRow) addData(data json.RawMessage) {
 	delete(told, "by")
 	for _, link := range linked {
 		if value := factText(told[link.key]); value != "" {
-			r.Links = append(r.Links, fact{value, link.path(value)})
+			name := value
+			if link.key == "hash" {
+				name = shortHash(value)
+			}
+			r.Links = append(r.Links, fact{name, link.path(value)})
 			delete(told, link.key)
 		}
 	}
@@ -231,6 +236,15 @@ func factText(value any) string {
 	switch value := value.(type) {
 	case nil:
 		return ""
+	case bool:
+		if !value {
+			return ""
+		}
+		text = "yes"
+	case json.Number:
+		if text = value.String(); text == "0" {
+			return ""
+		}
 	case string:
 		text = value
 	case []any:

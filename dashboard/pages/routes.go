@@ -30,6 +30,7 @@ func (s *Pages) Routes() []route.Route {
 		{Path: "/static/{file}", Get: s.Assets.ServeHTTP, Read: route.Open},
 	}
 	routes = append(routes, s.handOverPages()...)
+	routes = append(routes, s.configRoutes()...)
 	routes = append(routes, s.silencePages()...)
 	routes = append(routes, s.tokenPages()...)
 	routes = append(routes, s.applyRoutes()...)

@@ -17,6 +17,7 @@ type settingsBody struct {
 	Applied  string
 	Mine     string
 	Drifts   bool
+	Tabs     []tab
 }
 
 // settingsSection is one table of the file.
@@ -45,7 +46,7 @@ func (s *Pages) loadSettings(ctx context.Context, _ *request) (body, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := settingsBody{base: base{name: "Settings", beat: s.pulseOf(facts)}, Node: s.Self.NodeID}
+	b := settingsBody{base: base{name: "Settings", beat: s.pulseOf(facts)}, Node: s.Self.NodeID, Tabs: s.setupTabs("settings")}
 	for _, row := range nodeRows(facts, s.Self) {
 		if row.Mine {
 			b.Mine, b.Drifts = row.Config, row.Drifts

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
@@ -29,8 +28,8 @@ const (
 
 // Keys are the keys of the filters of entries.
 var Keys = []filter.Key{
+	{Name: "type", Example: "config_*", About: "the type of the event, or the action"},
 	{Name: "log", Type: filter.Choice, Values: []string{Events, Audit}, Example: Audit, About: "the event log or the audit log"},
-	{Name: "type", Example: eventstore.ConfigApplied, About: "the type of the event, or the action"},
 	{Name: "node", Example: "node-2", About: "the node"},
 	{Name: "role", Example: "scheduler", About: "the role"},
 	{Name: "cron", Example: "nightly*", About: "the cron"},

@@ -136,6 +136,9 @@ func everyPage(n *node) []page {
 		{"metrics", "/charts"},
 		{"storage", "/storage"},
 		{"activity", "/activity"},
+		{"configurations", "/config"},
+		{"configuration", "/config/" + inForce(n)},
+		{"revert", "/config/" + inForce(n) + "/revert"},
 		{"settings", "/settings"},
 		{"tokens", "/tokens"},
 		{"token-revoke", "/tokens/reader/revoke"},
@@ -178,7 +181,8 @@ func TestPagesInARealBrowser(t *testing.T) {
 	}{
 		{"without scripts", func(t *testing.T) { t.Helper(); checkWithoutScripts(t, first) }}, // nothing runs any more
 		{"moves of roles", func(t *testing.T) { t.Helper(); checkMoves(t, first) }},
-		{"a reverted file", func(t *testing.T) { t.Helper(); checkReverted(t, first) }},     // every node's configuration changes and comes back
+		{"a reverted file", func(t *testing.T) { t.Helper(); checkReverted(t, first) }}, // every node's configuration changes and comes back
+		{"what changed in the configuration, and revert it", func(t *testing.T) { t.Helper(); checkRevert(t, first) }},
 		{"the next leader", func(t *testing.T) { t.Helper(); checkNextLeader(t, started) }}, // a node is gone then, and back
 		{"login", func(t *testing.T) { t.Helper(); checkLogin(t, alive(started)) }},
 		{"every form was sent", checkPresses},

@@ -154,7 +154,7 @@ func checkPlainWays(t *testing.T, n *node, tab context.Context) { //nolint:reviv
 	t.Helper()
 	open(t, tab, n.url("/"))
 	ways := eval[[]string](t, tab, `[...document.querySelectorAll("nav a")].map((a) => a.getAttribute("href"))`)
-	if len(ways) != 12 {
+	if len(ways) != 13 {
 		t.Errorf("the navigation leads to %q", ways)
 	}
 	for _, way := range ways {
@@ -169,6 +169,10 @@ func checkPlainWays(t *testing.T, n *node, tab context.Context) { //nolint:reviv
 		"/crons/" + seldom + "/backfill": {
 			`form.elements.from.value = "2020-06-01T00:00"; form.elements.to.value = "2021-06-01T00:00"`,
 			`document.querySelector("#h-plan")?.textContent === "1 tick would run"`,
+		},
+		"/activity": {
+			`form.filter.value = "type:node_joined"`,
+			`[...document.querySelectorAll(".activity tbody .lead-cell")].every((cell) => cell.textContent === "Node joined") && !!document.querySelector(".activity tbody tr")`,
 		},
 	}
 	for page, filter := range filters {
