@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/charts"
 	"github.com/forge-scheduler/forge/dashboard/cluster"
@@ -73,6 +74,19 @@ func activityPath(where *filter.Filter, before string) string {
 	return strings.TrimSuffix("/activity?"+web.Encode("filter", where.String(), "before", before), "?")
 }
 
+// changesBefore leads to what happened until an instant, the newest first.
+func changesBefore(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return activityPath(filter.New(filter.Is("until", at.UTC().Format(time.RFC3339Nano))), "")
+}
+
+// Refusals leads to the events of the files that the node has rejected.
+func (r nodeRow) Refusals() string {
+	return activityPath(filter.New(filter.Is("type", eventstore.ConfigRejected), filter.Is("node", r.Node.ID)), "")
+}
+
 // configTypes is the term of the events of configurations.
 var configTypes = filter.Written("type", "config_*")
 
@@ -109,6 +123,8 @@ type activityRow struct {
 	Links []fact
 	By    string
 	More  string
+	// Before leads to what happened before a failure.
+	Before string
 }
 
 // badEvents are the events of failures.
@@ -126,13 +142,13 @@ func newActivityRow(facts clusterFacts, e *activity.Entry) activityRow {
 			row.By += " from " + format.PlainText(e.Source)
 		}
 		if e.Outcome == access.Refused || e.Outcome == access.Failed {
-			row.Tone = "bad"
+			row.Tone, row.Before = "bad", changesBefore(e.At)
 		}
 		return row
 	}
 	row.What = format.Capital(strings.ReplaceAll(e.Type, "_", " "))
 	if slices.Contains(badEvents, e.Type) {
-		row.Tone = "bad"
+		row.Tone, row.Before = "bad", changesBefore(e.At)
 	}
 	if e.Role != "" {
 		row.Links = append(row.Links, fact{roleTitle(e.Role), "/leaders?" + web.Encode("role", e.Role)})

@@ -42,6 +42,8 @@ type occurrenceRow struct {
 	Kept   *format.Stamp // since when the alert keeps firing although its condition no longer holds
 	Ended  *format.Stamp
 	Lasted string
+	// Before leads to what happened before it began.
+	Before string
 	// Path is the address of the newest change of leader of the role that it is about.
 	Path string
 }
@@ -110,6 +112,7 @@ func (s *Pages) loadAlerts(ctx context.Context, req *request) (body, error) {
 func (s *Pages) occurrenceRow(facts clusterFacts, occurrence alerts.Occurrence) occurrenceRow {
 	row := occurrenceRow{
 		Occurrence: occurrence, Level: strconv.FormatFloat(occurrence.Value, 'g', 6, 64), Active: format.NewStamp(format.ModeAgo, facts.now, occurrence.ActiveAt),
+		Before: changesBefore(occurrence.ActiveAt),
 	}
 	for _, name := range slices.Sorted(maps.Keys(occurrence.Labels)) {
 		if name != "alertname" && name != "severity" {

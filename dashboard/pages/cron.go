@@ -236,6 +236,8 @@ type tickRow struct {
 	// At is the address of the tick. Run is that of the form that runs it, if it has no job.
 	At, Run string
 	Chosen  bool
+	// Before leads to what happened before a tick that failed.
+	Before string
 }
 
 func tickRows(now time.Time, ticks []cronstore.Tick, told map[int64][]alerts.Notification, zone *time.Location, jobs map[int64]string, colors charts.Palette) []tickRow {
@@ -253,6 +255,9 @@ func tickRows(now time.Time, ticks []cronstore.Tick, told map[int64][]alerts.Not
 		row.Usual = t.Reason == "" && row.Told == ""
 		if t.JobID != 0 {
 			row.State = charts.BadgeOf(jobs[t.JobID])
+		}
+		if row.Mark.Tone == "bad" || row.State.Tone == "bad" {
+			row.Before = changesBefore(t.Tick)
 		}
 		if !t.LastTick.IsZero() && t.Count > 1 {
 			row.Last = format.Clock(t.LastTick, zone)

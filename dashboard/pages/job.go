@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -218,7 +219,9 @@ func sizeOf(a jobstore.Attempt) string {
 
 type jobBody struct {
 	base
-	Job    jobRow
+	Job jobRow
+	// Before leads to what happened before the job failed.
+	Before string
 	Notice string
 	Acts   []act
 	Facts  []jobFact
@@ -291,7 +294,9 @@ func (s *Pages) loadJob(ctx context.Context, req *request) (body, error) {
 	}
 	b := jobBody{base: base{name: fmt.Sprintf("Job %d", id), beat: s.pulseOf(facts)}, Shown: shown}
 	b.Job, b.Args = newJobRow(facts.now, job, facts.colors), format.PrettyJSON(job.Args)
-	b.Job.Error = format.PlainText(job.LastError)
+	if b.Job.Error = format.PlainText(job.LastError); b.Job.Error != "" {
+		b.Before = changesBefore(cmp.Or(job.FinalizedAt, job.AttemptedAt))
+	}
 	b.Facts = jobFacts(job)
 	if b.Runs, err = s.definitionOf(ctx, req, job.Kind); err != nil {
 		return nil, err
