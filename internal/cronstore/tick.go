@@ -92,24 +92,27 @@ WHERE t.cron = $1 AND t.tick < coalesce($2::timestamptz, 'infinity')
 ORDER BY t.tick DESC
 LIMIT $3`
 
+// The two statements below compare rows, so that only the key gives their order. Otherwise the
+// planner might walk through the ticks of all crons in search of those of a rare one.
+//
 // Ranges do not overlap, so only the newest range that began before the first instant can have
 // ticks after it.
 const ticksBetweenSQL = `
 SELECT ` + tickColumns + `
 FROM forge_cron_ticks AS t
-WHERE t.cron = $1 AND t.tick < coalesce($3::timestamptz, 'infinity')
-  AND t.tick >= coalesce((
+WHERE (t.cron, t.tick) < ($1::text, coalesce($3::timestamptz, 'infinity'))
+  AND (t.cron, t.tick) >= ($1, coalesce((
       SELECT r.tick
       FROM (SELECT tick, last_tick FROM forge_cron_ticks WHERE cron = $1 AND tick < $2 AND last_tick IS NOT NULL ORDER BY tick DESC LIMIT 1) AS r
-      WHERE r.last_tick >= $2), $2)
-ORDER BY t.tick DESC
+      WHERE r.last_tick >= $2), $2::timestamptz))
+ORDER BY t.cron DESC, t.tick DESC
 LIMIT $4`
 
 const ticksFromSQL = `
 SELECT ` + tickColumns + `
 FROM forge_cron_ticks AS t
-WHERE t.cron = $1 AND t.tick >= $2
-ORDER BY t.tick
+WHERE (t.cron, t.tick) >= ($1::text, $2::timestamptz) AND (t.cron, t.tick) <= ($1, 'infinity'::timestamptz) AND t.tick >= $2
+ORDER BY t.cron, t.tick
 LIMIT $3`
 
 const newestTicksSQL = `

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
@@ -69,4 +71,73 @@ func TestTicksOfASpan(t *testing.T) {
 			t.Errorf("got %v, want %v", test.got, test.want)
 		}
 	}
+}
+
+// A part of the ledger is read without the rest of it, whichever part it is, and even if the same
+// statement has often been used for many rows.
+func TestPartsOfTheLedgerReadFewRows(t *testing.T) {
+	t.Parallel()
+	const many = 40_000
+	pool := pgtest.Pool(t)
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	exec(t, pool, `
+		INSERT INTO forge_cron_ticks (cron, tick, verdict, term, node_id)
+		SELECT CASE WHEN i % 100 = 0 THEN 'rare' ELSE 'often' END, $1::timestamptz + i * interval '1 second', 'fired', 1, 'n1'
+		FROM generate_series(1, $2::int) AS i`, start, many)
+	exec(t, pool, `VACUUM ANALYZE forge_cron_ticks`)
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	at := func(i int) time.Time { return start.Add(time.Duration(i) * time.Second) }
+	for range 8 { // more often than PostgreSQL creates custom plans for a prepared statement
+		_, _ = cronstore.New(conn).Ticks(t.Context(), "often", time.Time{}, 50)
+		_, _ = cronstore.New(conn).TicksFrom(t.Context(), "often", start, 50)
+		_, _ = cronstore.New(conn).TicksBetween(t.Context(), "often", start, time.Time{}, 50)
+	}
+	for name, look := range map[string]func(s *cronstore.Store) ([]cronstore.Tick, error){
+		"from the middle": func(s *cronstore.Store) ([]cronstore.Tick, error) {
+			return s.TicksFrom(t.Context(), "often", at(many/2), 50)
+		},
+		"of a rare cron": func(s *cronstore.Store) ([]cronstore.Tick, error) { return s.TicksFrom(t.Context(), "rare", at(0), 50) },
+		"between instants": func(s *cronstore.Store) ([]cronstore.Tick, error) {
+			return s.TicksBetween(t.Context(), "often", at(100), at(200), 500)
+		},
+		"the newest ones": func(s *cronstore.Store) ([]cronstore.Tick, error) {
+			return s.TicksBetween(t.Context(), "often", at(many-60), time.Time{}, 500)
+		},
+		"the newest of a rare cron": func(s *cronstore.Store) ([]cronstore.Tick, error) {
+			return s.Ticks(t.Context(), "rare", time.Time{}, 50)
+		},
+		"a part of a rare cron": func(s *cronstore.Store) ([]cronstore.Tick, error) {
+			return s.TicksBetween(t.Context(), "rare", at(0), time.Time{}, 50)
+		},
+		"before the newest": func(s *cronstore.Store) ([]cronstore.Tick, error) {
+			return s.Ticks(t.Context(), "often", at(many/3), 50)
+		},
+	} {
+		err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+			before := rowsRead(t, tx)
+			ticks, err := look(cronstore.New(tx))
+			if read := rowsRead(t, tx) - before; len(ticks) == 0 || read > 1000 {
+				t.Errorf("%s: %d ticks, %d rows read", name, len(ticks), read)
+			}
+			return err
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// rowsRead returns how many rows of the ledger the transaction has read.
+func rowsRead(t *testing.T, tx pgx.Tx) (rows int64) {
+	t.Helper()
+	err := tx.QueryRow(t.Context(), `
+		SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::bigint FROM pg_stat_xact_user_tables WHERE relname LIKE 'forge_cron_ticks%'`).Scan(&rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
 }
