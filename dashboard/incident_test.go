@@ -33,7 +33,7 @@ func TestIncidentPage(t *testing.T) {
 	page := get(t, handlerOf(c), "/leaders/scheduler/terms/7").Body.String()
 	for _, want := range []string{
 		"node-2 crashed. node-1 became the leader 8ms later.", `href="/leaders/scheduler/terms/6"`, `href="/crons/backup"`, ">1.04 s<",
-		`href="/jobs/42"`, ">node-1 started its election<", ">2026-11-20 11:59:00.000 UTC<", "Nothing was lost.", "after 8.0 ms without a leader",
+		`href="/jobs/42"`, `<a href="/crons/backup?at=2026-11-20T11%3A58%3A59Z#h-ticks"><time`, ">What changed before<", ">node-1 started its election<", ">2026-11-20 11:59:00.000 UTC<", "Nothing was lost.", "after 8.0 ms without a leader",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q", want)

@@ -24,10 +24,12 @@ type incidentBody struct {
 	Term        int64
 	Kind        charts.Badge
 	Summary     string
-	Drawing     charts.IncidentDrawing
-	Tiles       []tile
-	Facts       []fact
-	Ticks       []delayedRow
+	// Changes leads to what happened before an unplanned end.
+	Changes string
+	Drawing charts.IncidentDrawing
+	Tiles   []tile
+	Facts   []fact
+	Ticks   []delayedRow
 	// MoreTicks is how many delayed ticks are not listed.
 	MoreTicks string
 	// Scheduler reports that the role fires ticks, TicksKept that the ledger still has them.
@@ -49,6 +51,7 @@ type incidentBody struct {
 // delayedRow is a tick that was late, or is not recorded.
 type delayedRow struct {
 	Cron, Path    string
+	TickPath      string
 	Due, Recorded format.Moment
 	Late          string
 	Verdict       charts.TickMark
@@ -98,6 +101,9 @@ func (s *Pages) loadIncident(ctx context.Context, req *request) (body, error) {
 	if i.Old != nil {
 		b.Before = charts.TermPath(i.Role, i.Old.Term)
 		b.Tiles = incidentTiles(&i)
+		if i.Kind != incident.HandOver {
+			b.Changes = changesBefore(i.Old.EndedAt)
+		}
 	}
 	if i.NextTerm > 0 {
 		b.After = charts.TermPath(i.Role, i.NextTerm)
@@ -137,7 +143,7 @@ func (b *incidentBody) addTicks(i *incident.Incident) {
 
 func newDelayedRow(t cronstore.Tick) delayedRow {
 	row := delayedRow{
-		Cron: t.Cron, Path: CronPath(t.Cron), Due: format.NewMoment(t.Tick), Recorded: format.NewMoment(t.RecordedAt),
+		Cron: t.Cron, Path: CronPath(t.Cron), TickPath: tickPath(t.Cron, t.Tick), Due: format.NewMoment(t.Tick), Recorded: format.NewMoment(t.RecordedAt),
 		Late: format.Millis(t.LatenessMS), Verdict: charts.MarkOf(t.Verdict), Count: t.Count, Job: t.JobID,
 	}
 	if t.JobID != 0 {
