@@ -7,14 +7,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/forge-scheduler/forge/dashboard/api"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/doctor"
 )
 
 // diagnose runs the doctor's checks on this node, for the current configuration and for
 // errors in the file.
-func (n *Node) diagnose(ctx context.Context) ([]api.Finding, error) {
+func (n *Node) diagnose(ctx context.Context) ([]cluster.Finding, error) {
 	var report config.Report
 	var invalid []doctor.Finding
 	if path := n.opts.file.path; path != "" {
@@ -32,9 +32,9 @@ func (n *Node) diagnose(ctx context.Context) ([]api.Finding, error) {
 		found = append(invalid, found...)
 	}
 	found = append(found, n.riverKinds()...)
-	findings := make([]api.Finding, len(found))
+	findings := make([]cluster.Finding, len(found))
 	for i, f := range found {
-		findings[i] = api.Finding{Check: f.Check, Status: string(f.Status), Detail: f.Detail, Remedy: f.Remedy}
+		findings[i] = cluster.Finding{Check: f.Check, Status: string(f.Status), Detail: f.Detail, Remedy: f.Remedy}
 	}
 	return findings, ctx.Err()
 }

@@ -169,6 +169,7 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 			TokenKeeper:   n.tokenKeeper(),
 			Settings:      n.settings(),
 			Configs:       configs{cronstore.New(n.pool), n},
+			Doctor:        n.diagnose,
 			Logger:        n.logger,
 			Lifetime:      ctx,
 		},
@@ -183,7 +184,6 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 		API: api.Options{
 			Leads:          func(role string) (leaderstore.Fence, bool) { return n.elections.Leads(roles.Role(role)) },
 			File:           ownFile{n},
-			Doctor:         n.diagnose,
 			Once:           access.NewKeys(n.pool),
 			Metrics:        n.metrics.Handler(),
 			ClusterMetrics: aggregator.Exposition(n.pool, n.metrics.Series()),

@@ -49,6 +49,7 @@ func New(opts Options) *Handler {
 func (h *Handler) Run(ctx context.Context) {
 	h.server.guard.RecordSums(ctx)
 	h.server.cluster.Counts.Wait()
+	h.server.cluster.Findings.Wait()
 }
 
 func makeServer(opts Options) *server {

@@ -23,10 +23,7 @@ func optionsOf(c *dashboardtest.Cluster) Options {
 			Leads: func(role string) (leaderstore.Fence, bool) {
 				return leaderstore.Fence{Role: role, Term: 7, NodeID: "node-1", Incarnation: dashboardtest.Incarnation}, role == "scheduler"
 			},
-			File: dashboardtest.File{Cluster: c},
-			Doctor: func(context.Context) ([]api.Finding, error) {
-				return []api.Finding{{Check: "pooler", Status: "ok", Detail: "there is none"}}, c.Err
-			},
+			File:    dashboardtest.File{Cluster: c},
 			Metrics: fakeMetrics,
 			ClusterMetrics: func(context.Context) (http.Handler, error) {
 				return dashboardtest.Read(c, func() http.Handler { return fakeMetrics })

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/forge-scheduler/forge/dashboard/api"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
@@ -291,7 +292,7 @@ func TestPanicIsAProblem(t *testing.T) {
 	var log strings.Builder
 	options := optionsOf(dashboardtest.New())
 	options.Cluster.Logger = slog.New(slog.NewTextHandler(&log, nil))
-	options.API.Doctor = func(context.Context) ([]api.Finding, error) { panic("out of \x1b luck") }
+	options.Cluster.Doctor = func(context.Context) ([]cluster.Finding, error) { panic("out of \x1b luck") }
 	w := get(t, New(options), "/api/v1/doctor")
 	if got := decode[web.Problem](t, w); w.Code != http.StatusInternalServerError || strings.Contains(got.Detail, "luck") || !strings.Contains(log.String(), "api/file.go") {
 		t.Errorf("%d %s\n%s", w.Code, w.Body, &log)

@@ -32,8 +32,6 @@ type Options struct {
 	// File is the node's configuration file. Without it, there are no plan and apply
 	// routes.
 	File File
-	// Doctor checks the database, the connection to it and the cluster. It is optional.
-	Doctor func(ctx context.Context) ([]Finding, error)
 	// Once makes a repeated request with the same idempotency key take effect once. Without
 	// it, keys are ignored.
 	Once IdempotencyStore
@@ -51,7 +49,7 @@ type API struct {
 
 	lead *cluster.Cache[[]leaderstore.Leader]
 	// findings caches the results of Doctor.
-	findings *cluster.Cache[[]Finding]
+	findings *cluster.Cache[[]cluster.Finding]
 	// Document returns the OpenAPI document, documentText the document as JSON.
 	Document     func() (openapi.Document, error)
 	DocumentText func() ([]byte, error)
@@ -62,7 +60,7 @@ func New(opts Options, g *auth.Guard, c *cluster.Cluster) *API {
 	s := &API{
 		Guard: g, Cluster: c, Options: opts,
 		lead:     cluster.NewCache(100*time.Millisecond, c.Source.Leadership.Leaders),
-		findings: cluster.NewCache(time.Second, opts.Doctor),
+		findings: cluster.NewCache(time.Second, c.Doctor),
 	}
 	s.Document = sync.OnceValues(func() (openapi.Document, error) {
 		doc, err := openapi.Describer{Version: s.Self.Version, Tokens: s.Tokens != nil, Fields: ownFields, Names: ownNames}.Describe(s.Routes())

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/alerts"
@@ -27,27 +28,14 @@ type File interface {
 	Apply(ctx context.Context, confirm func(cronstore.Review) error) (cronstore.Outcome, error)
 }
 
-// Finding is the result of one check of the doctor.
-type Finding struct {
-	Check string `json:"check"`
-	// Status is ok, warn or fail.
-	Status string `json:"status"`
-	// Detail describes the result.
-	Detail string `json:"detail"`
-	// Remedy says how to fix the problem; empty if there is none.
-	Remedy string `json:"remedy,omitempty"`
-}
-
 // applyAsk says whether the file may remove crons.
 type applyAsk struct {
 	Yes bool `json:"yes"`
 }
 
 const (
-	// doctorTimeout bounds the checks, some of which wait for servers that do not answer.
-	doctorTimeout = 30 * time.Second
-	defaultDays   = 7
-	maxDays       = 366
+	defaultDays = 7
+	maxDays     = 366
 )
 
 // YamlMedia is the media type of YAML (RFC 9512), in which Prometheus rules are written.
@@ -93,8 +81,8 @@ func (s *API) nodeRoutes() (routes []route.Route) {
 
 // diagnose runs the checks. Requests at about the same time share one run, because a run
 // opens connections.
-func (s *API) diagnose(ctx context.Context) ([]Finding, error) {
-	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
+func (s *API) diagnose(ctx context.Context) ([]cluster.Finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, cluster.DoctorTimeout)
 	defer cancel()
 	return s.findings.Get(ctx)
 }

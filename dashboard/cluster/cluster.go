@@ -80,8 +80,11 @@ type Options struct {
 	// Configs reads the configurations that were in force and reverts to them. Without it,
 	// neither is possible.
 	Configs Configs
-	Logger  *slog.Logger
-	Now     func() time.Time
+	// Doctor checks the database, the connection to it and the cluster. Without it, there are
+	// no checks.
+	Doctor func(ctx context.Context) ([]Finding, error)
+	Logger *slog.Logger
+	Now    func() time.Time
 	// Lifetime is the context of the node. It ends background reads that no request waits
 	// for. It is optional.
 	Lifetime context.Context //nolint:containedctx // passed to work that outlives a request
@@ -99,6 +102,8 @@ type Cluster struct {
 	Ticks     *tickCache
 	Rates     *Cache[aggregator.Rates]
 	Readiness *recent[error]
+	// Findings are the results of Doctor that pages show.
+	Findings  *staleCache[[]Finding]
 	Incidents *incidentCache
 }
 
@@ -114,6 +119,7 @@ func New(opts Options) *Cluster {
 	s.Ticks = newTickCache(opts.Source.Crons, opts.Source.Jobs)
 	s.Outlines = NewCache(keepOutline, s.outline)
 	s.Rates = NewCache(keepRates, opts.Source.Leadership.Rates)
+	s.Findings = s.newFindings()
 	s.Readiness = newRecent(opts.Ready)
 	s.Incidents = newIncidentCache(opts.Source.Incidents)
 	return s

@@ -44,6 +44,7 @@ func (s *Pages) setupTabs(current string) (tabs []tab) {
 	}{
 		{"settings", "/settings", s.Settings != nil},
 		{"configurations", "/config", s.Configs != nil},
+		{"doctor", "/doctor", s.Doctor != nil},
 	} {
 		if page.there {
 			tabs = append(tabs, tab{Name: page.name, Path: page.path, Current: page.name == current})

@@ -37,7 +37,7 @@ var sections = []section{
 	{Path: "/activity", Name: "Activity", Key: "e", kinds: []string{"activity"}},
 	{Path: "/charts", Name: "Metrics", Key: "m", kinds: []string{"charts"}},
 	{Path: "/storage", Name: "Storage", Key: "t", kinds: []string{"storage"}},
-	{Path: "/settings", Name: "Settings", Key: "s", kinds: []string{"settings", "configs", "config", "revert"}, there: func(s *Pages) bool { return s.Settings != nil }},
+	{Path: "/settings", Name: "Settings", Key: "s", kinds: []string{"settings", "configs", "config", "revert", "doctor"}, there: func(s *Pages) bool { return s.Settings != nil }},
 	{Path: "/tokens", Name: "Tokens", Key: "k", kinds: []string{"tokens", "newtoken"}, need: route.Admin, there: func(s *Pages) bool { return s.TokenKeeper != nil }},
 }
 

@@ -104,6 +104,7 @@ var pageKinds = map[string]pageKind{
 	"configs":  {"configs", []string{"before", "did"}, []string{"list"}, (*Pages).loadConfigs},
 	"config":   {"config", []string{"hash", "from"}, nil, (*Pages).loadConfig},
 	"revert":   {"revert", []string{"hash"}, nil, (*Pages).loadRevert},
+	"doctor":   {"doctor", nil, []string{"list"}, (*Pages).loadDoctor},
 	"settings": {"settings", nil, []string{"about", "list"}, (*Pages).loadSettings},
 	"stepdown": {"move", []string{"role"}, nil, loadHandOver(false)},
 	"transfer": {"move", []string{"role"}, nil, loadHandOver(true)},

@@ -31,6 +31,9 @@ func (s *Pages) Routes() []route.Route {
 	}
 	routes = append(routes, s.handOverPages()...)
 	routes = append(routes, s.configRoutes()...)
+	if s.Doctor != nil {
+		routes = append(routes, route.Route{Path: "/doctor", Get: s.page("doctor"), Read: route.Viewer})
+	}
 	routes = append(routes, s.silencePages()...)
 	routes = append(routes, s.tokenPages()...)
 	routes = append(routes, s.applyRoutes()...)

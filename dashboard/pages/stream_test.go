@@ -33,7 +33,7 @@ func TestEveryPageStreamsItsParts(t *testing.T) {
 			"silence": "/alerts/quiet/silence", "tryalert": "/alerts/no_scheduler_leader/test",
 			"incident": "/leaders/scheduler/terms/7", "apply": "/apply", "nodes": "/nodes", "settings": "/settings", "tokens": "/tokens", "revoketoken": "/tokens/backup/revoke", "stepdown": "/leaders/scheduler/step-down", "transfer": "/leaders/scheduler/transfer",
 			"drain": "/nodes/node-1/drain", "undrain": "/nodes/node-1/undrain",
-			"jobs": "/jobs", "queues": "/queues", "alerts": "/alerts", "charts": "/charts", "storage": "/storage", "activity": "/activity", "configs": "/config", "config": "/config/" + dashboardtest.OldHash, "revert": "/config/" + dashboardtest.OldHash + "/revert", "job": "/jobs/42", "cancel": "/jobs/42/cancel", "retry": "/jobs/42/retry", "discard": "/jobs/42/discard",
+			"jobs": "/jobs", "queues": "/queues", "alerts": "/alerts", "charts": "/charts", "storage": "/storage", "activity": "/activity", "configs": "/config", "doctor": "/doctor", "config": "/config/" + dashboardtest.OldHash, "revert": "/config/" + dashboardtest.OldHash + "/revert", "job": "/jobs/42", "cancel": "/jobs/42/cancel", "retry": "/jobs/42/retry", "discard": "/jobs/42/discard",
 			"enqueue": "/enqueue", "bulkcancel": "/bulk/jobs/cancel?kind=dump", "bulkretry": "/bulk/jobs/retry?kind=dump", "bulkdiscard": "/bulk/jobs/discard?kind=dump",
 			"dead": "/dead", "deadgroup": "/dead/" + dashboardtest.DeadGroup, "deadretry": "/dead/" + dashboardtest.DeadGroup + "/retry", "deaddiscard": "/dead/" + dashboardtest.DeadGroup + "/discard",
 		}[name]).Body.String()

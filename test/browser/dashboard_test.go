@@ -137,6 +137,7 @@ func everyPage(n *node) []page {
 		{"storage", "/storage"},
 		{"activity", "/activity"},
 		{"configurations", "/config"},
+		{"doctor", "/doctor"},
 		{"configuration", "/config/" + inForce(n)},
 		{"revert", "/config/" + inForce(n) + "/revert"},
 		{"settings", "/settings"},
