@@ -70,6 +70,9 @@ type Crons interface {
 	// its previous result. Some returns the named crons with all fields.
 	Outline(ctx context.Context, before []cronstore.Outlined) ([]cronstore.Outlined, error)
 	Some(ctx context.Context, names []string) ([]cronstore.Cron, error)
+	// Find returns at most limit crons in force whose names have the words of a text, best
+	// match first.
+	Find(ctx context.Context, text string, limit int) ([]cronstore.Named, error)
 	// Get returns one cron, even if it was removed, or cronstore.ErrNotFound.
 	Get(ctx context.Context, name string) (cronstore.Cron, error)
 	// Ticks returns at most limit ticks of a cron that were due before an instant (zero:

@@ -121,6 +121,8 @@ var pageKinds = map[string]pageKind{
 	"alerts":   {"alerts", []string{"did", "alert"}, []string{"list", "past", "told"}, (*Pages).loadAlerts},
 	"silence":  {"alertact", []string{"alert"}, nil, loadAlertAct(didSilence)},
 	"tryalert": {"alertact", []string{"alert"}, nil, loadAlertAct(didTry)},
+	"search":   {"search", []string{"q"}, nil, (*Pages).loadSearch},
+	"keys":     {"keys", nil, nil, (*Pages).loadKeys},
 	"tokens":   {"tokens", []string{"did", "token"}, nil, (*Pages).loadTokens},
 	"charts":   {"charts", []string{"span"}, []string{"list"}, (*Pages).loadCharts},
 	"storage":  {"storage", nil, []string{"passes", "tables"}, (*Pages).loadStorage},
@@ -150,6 +152,15 @@ func (k pageKind) stream() pageKind {
 		return beatKind
 	}
 	return k
+}
+
+// loadKeys loads the page that lists the keys.
+func (s *Pages) loadKeys(ctx context.Context, _ *request) (body, error) {
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &base{name: "Keys", beat: s.pulseOf(facts)}, nil
 }
 
 func (s *Pages) loadBeat(ctx context.Context, _ *request) (body, error) {

@@ -26,6 +26,7 @@ func (s *Pages) Routes() []route.Route {
 		{Path: "/dead", Get: s.page("dead"), Read: route.Viewer},
 		{Path: "/dead/{group}", Get: s.page("deadgroup"), Read: route.Viewer},
 		{Path: "/events", Get: s.events, Read: route.Viewer},
+		{Path: "/keys", Get: s.page("keys"), Read: route.Viewer},
 		{Path: web.DocsPath, Get: s.apiDocs, Read: route.Viewer},
 		{Path: "/static/{file}", Get: s.Assets.ServeHTTP, Read: route.Open},
 	}
@@ -35,6 +36,7 @@ func (s *Pages) Routes() []route.Route {
 		routes = append(routes, route.Route{Path: "/doctor", Get: s.page("doctor"), Read: route.Viewer})
 	}
 	routes = append(routes, s.silencePages()...)
+	routes = append(routes, s.searchPages()...)
 	routes = append(routes, s.tokenPages()...)
 	routes = append(routes, s.applyRoutes()...)
 	routes = append(routes, s.loginRoutes()...)

@@ -92,7 +92,7 @@ func checkKeys(t *testing.T, n *node) {
 	awaitTrue(t, tab, focus(0))
 	first := eval[string](t, tab, `document.activeElement.getAttribute("href")`)
 	hit(t, tab, "/")
-	awaitTrue(t, tab, `document.activeElement.name === "q"`)
+	awaitTrue(t, tab, `document.activeElement.name === "filter"`)
 	hit(t, tab, "p") // typed into the field, and no pause
 	if got := eval[string](t, tab, `document.activeElement.value + document.querySelector("#conn").dataset.state`); got != "plive" {
 		t.Errorf("p in a field: %q", got)
@@ -103,7 +103,7 @@ func checkKeys(t *testing.T, n *node) {
 	hit(t, tab, "Enter")
 	awaitTrue(t, tab, fmt.Sprintf(`location.pathname === %q && !!document.querySelector("main h1")`, first))
 	hit(t, tab, "/") // a page without a field
-	awaitTrue(t, tab, `location.pathname === "/crons" && document.activeElement.name === "q"`)
+	awaitTrue(t, tab, `location.pathname === "/crons" && document.activeElement.name === "filter"`)
 }
 
 // checkTheme wants light and dark to be chosen by key and by button, and kept.

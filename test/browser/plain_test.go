@@ -24,7 +24,7 @@ const content = `(() => {
 	const say = (...words) => lines.push(words.join(" ").replace(/\s+/g, " ").trim());
 	const drawn = (svg) => say("drawing", svg.getAttribute("class"), (svg.getAttribute("aria-label") || "").replace(/\d+/g, "#"), ...new Set([...svg.querySelectorAll("*")].map((el) => el.localName + "." + el.getAttribute("class"))));
 	const walk = (el) => {
-		if (!el.checkVisibility({visibilityProperty: true}) && !el.matches("option, datalist") || el.matches("noscript, script, #conn, #help, #theme, [data-copy], form:has([data-submits]) button")) return;
+		if (!el.checkVisibility({visibilityProperty: true}) && !el.matches("option, datalist") || el.matches("noscript, script, #conn, #theme, [data-copy], form:has([data-submits]) button")) return;
 		if (el.matches("time, [data-zone]")) return say(el.localName, el.dataset.mode, el.textContent.trim() === "" ? "that is empty" : "");
 		if (el.matches("svg")) return drawn(el);
 		if (el.matches("a, form")) say(el.localName, el.getAttribute("href"), el.getAttribute("action"), el.getAttribute("method"));
@@ -43,7 +43,7 @@ const content = `(() => {
 const useless = `(() => {
 	const shown = (selector) => [...document.querySelectorAll(selector)].filter((el) => el.checkVisibility({visibilityProperty: true}));
 	const wrong = shown("button").filter((el) => !el.form || el.type !== "submit")
-		.concat(shown("[onclick], [href='#'], [href^='javascript:'], #conn, #help, #theme, dialog, #offline, form:not(:has(button))"))
+		.concat(shown("[onclick], [href='#'], [href^='javascript:'], #conn, #theme, dialog, #offline, form:not(:has(button))"))
 		.map((el) => el.outerHTML);
 	for (const word of document.body.innerText.match(/loading|please wait|(enable|need|require)s? javascript/gi) || []) wrong.push("the word " + word);
 	for (const field of document.querySelectorAll("[data-submits]")) if (!shown("button").some((el) => el.form === field.form)) wrong.push("nothing submits " + field.outerHTML);
@@ -162,8 +162,9 @@ func checkPlainWays(t *testing.T, n *node, tab context.Context) { //nolint:reviv
 		awaitTrue(t, tab, fmt.Sprintf(`location.pathname === %q && document.querySelector("nav [aria-current]")?.getAttribute("href") === %q && !!document.querySelector("main h1")`, way, way))
 	}
 	filters := map[string]struct{ fill, then string }{
-		"/crons": {`form.elements.q.value = "puls"`, `[...document.querySelectorAll("tbody .lead-cell a")].map((a) => a.textContent).join() === "pulse"`},
-		"/jobs":  {`form.elements.kind.value = "order"`, `document.querySelectorAll("tbody tr").length > 0 && [...document.querySelectorAll("[data-label=Kind]")].every((cell) => cell.title === "order")`},
+		"/search": {`form.elements.q.value = "drain north"`, `!!document.querySelector('.hits a[href="/nodes/north/drain"]')`},
+		"/crons":  {`form.elements.q.value = "puls"`, `[...document.querySelectorAll("tbody .lead-cell a")].map((a) => a.textContent).join() === "pulse"`},
+		"/jobs":   {`form.elements.kind.value = "order"`, `document.querySelectorAll("tbody tr").length > 0 && [...document.querySelectorAll("[data-label=Kind]")].every((cell) => cell.title === "order")`},
 		// What follows the choice of a kind is its form.
 		"/enqueue": {`form.elements.kind.value = "order"`, `!!document.querySelector('[name="arg.customer"]')`},
 		"/crons/" + seldom + "/backfill": {

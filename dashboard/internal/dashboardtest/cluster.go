@@ -462,6 +462,17 @@ func OutlinesOf(crons []cronstore.Cron) []cronstore.Outlined {
 	return outlined
 }
 
+// Find returns the crons whose names contain the text.
+func (f Crons) Find(ctx context.Context, text string, limit int) (found []cronstore.Named, err error) {
+	crons, err := f.List(ctx)
+	for _, c := range crons {
+		if text != "" && strings.Contains(c.Name, text) && len(found) < limit {
+			found = append(found, cronstore.Named{Name: c.Name, Job: c.Spec.Job, Paused: c.Paused()})
+		}
+	}
+	return found, err
+}
+
 func (f Crons) Some(ctx context.Context, names []string) ([]cronstore.Cron, error) {
 	all, err := f.List(ctx)
 	all = slices.DeleteFunc(all, func(c cronstore.Cron) bool { return !slices.Contains(names, c.Name) })

@@ -252,11 +252,17 @@
     const field = document.querySelector('main input[type=search], main .filter input, main .filter select');
     if (field) field.focus(); else location.href = '/crons#q';
   };
-  const help = () => { const keys = byId('keys'); if (keys.open) keys.close(); else keys.showModal(); };
-  const keys = { '/': search, '?': help, j: () => step(1), k: () => step(-1), p: pause, t: toggle };
+  const help = (event) => {
+    const keys = byId('keys');
+    if (!keys || event && (event.ctrlKey || event.metaKey || event.shiftKey)) return;
+    if (event) event.preventDefault();
+    if (keys.open) keys.close(); else keys.showModal();
+  };
+  const keys = { '/': search, '?': () => help(), j: () => step(1), k: () => step(-1), p: pause, t: toggle };
   let going = 0;
   document.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || typing(event.target)) return;
+    if (event.key !== '?' && document.querySelector('dialog[open]')) return;
     const link = Date.now() - going < 3000 && document.querySelector('nav a[data-key="' + CSS.escape(event.key) + '"]');
     going = 0;
     if (link) link.click();
@@ -297,6 +303,14 @@
     setTimeout(() => { button.textContent = name; }, 2000);
   };
 
+  // An address that names a form focuses its button, so that Enter sends it.
+  const aim = () => {
+    const button = /^#[\w-]+$/.test(location.hash) && document.querySelector('form' + location.hash + ' button:not([type=button])');
+    if (button && document.activeElement === document.body) button.focus();
+  };
+  addEventListener('hashchange', aim);
+  addEventListener('load', () => setTimeout(aim)); // after the browser has gone to the form itself
+
   // A form is sent once, even if its button is pressed twice.
   document.addEventListener('submit', (event) => {
     const form = event.target;
@@ -315,8 +329,7 @@
     if (location.hash === '#q') search();
     const conn = byId('conn');
     if (conn) conn.addEventListener('click', pause);
-    byId('help').hidden = false;
-    for (const id of ['help', 'keys-close']) byId(id).addEventListener('click', help);
+    for (const id of ['help', 'keys-close']) if (byId(id)) byId(id).addEventListener('click', help);
     for (const field of document.querySelectorAll('[data-submits]')) {
       field.addEventListener('change', () => field.form.requestSubmit());
       field.form.querySelector('button').hidden = true;
