@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// patience is how long a job may wait before it counts as backlog.
-	patience = time.Second
+	// grace is how long a job may wait before it counts as backlog.
+	grace = time.Second
 	// slower is how many times the p99 of the phase before a system that has recovered may
 	// take to start.
 	slower = 2
@@ -59,7 +59,7 @@ func (t *turn) take(all []rig.Start) {
 		}
 		if s.Due >= t.begin.UnixMicro() {
 			to.starts = append(to.starts, s)
-			to.settled = append(to.settled, max(s.At, s.Due+patience.Microseconds()))
+			to.settled = append(to.settled, max(s.At, s.Due+grace.Microseconds()))
 		}
 	}
 	slices.Sort(t.started.settled)
@@ -107,7 +107,7 @@ func (s *stream) judge(c cadence, from, until, end time.Time) (f figures) {
 // backlog counts what is due for a while at an instant and has not started.
 func (s *stream) backlog(c cadence, at time.Time) int64 {
 	settled, _ := slices.BinarySearch(s.settled, at.UnixMicro()+1)
-	return max(0, c.before(at.Add(-patience))-int64(settled))
+	return max(0, c.before(at.Add(-grace))-int64(settled))
 }
 
 // recovered returns how many seconds after an instant the stream is as it was before, of
