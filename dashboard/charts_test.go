@@ -22,7 +22,7 @@ func TestChartsPage(t *testing.T) {
 	page := get(t, h, "/charts?span=6h").Body.String()
 	for _, want := range []string{
 		`href="/charts?span=6h" aria-current="true"`, `aria-label="Jobs a minute: started 6 now, at most 6;`, `<path class="chart-line live" d="M`,
-		"2026-11-20 07:00Z: started 6", "−6h", `<a href="/charts" aria-current="page" data-key="m">Metrics</a>`, "No data for this time",
+		"2026-11-20 07:00 UTC: started 6", ">07:00</text>", ">Nov 20, 06:00</text>", `<a href="/charts" aria-current="page" data-key="m">Metrics</a>`, "No data for this time",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q:\n%s", want, page)
@@ -31,7 +31,7 @@ func TestChartsPage(t *testing.T) {
 	if q := c.Added; q.Step != aggregator.FiveMinutes || q.Point != 5*time.Minute || !q.From.Equal(dashboardtest.Epoch.Add(-6*time.Hour)) || !q.To.Equal(dashboardtest.Epoch) {
 		t.Errorf("it asked for %+v", q)
 	}
-	if w := get(t, h, "/charts?span=2y"); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "span must be") {
+	if w := get(t, h, "/charts?span=2y"); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "span: found &#34;2y&#34;, want a duration from 1s to 3660d, such as 6h") {
 		t.Errorf("span=2y: %d", w.Code)
 	}
 }

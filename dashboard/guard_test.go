@@ -30,6 +30,9 @@ func addresses(s *server) map[string]route.Route {
 		if path == "/api/v1/next" {
 			path += "?schedule=@hourly"
 		}
+		if path == "/api/v1/leaders/at" {
+			path += "?at=2026-11-20T11:00:00Z"
+		}
 		if path == "/api/v1/metrics/range" {
 			path += "?metric=forge_job_running"
 		}

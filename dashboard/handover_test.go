@@ -50,7 +50,7 @@ func TestHandOverPages(t *testing.T) {
 	h := handlerOf(c)
 	for _, step := range []struct{ path, body, location, says string }{
 		{"/leaders/scheduler/step-down", "", "/leaders?did=step-down&of=scheduler", "The leader of scheduler was asked to step down. node-1 leads it now, in term 7."},
-		{"/leaders/scheduler/transfer", "to=node-2", "/leaders?did=transfer&of=scheduler&to=node-2", "asked to hand over to node-2."},
+		{"/leaders/scheduler/transfer", "to=node-2", "/leaders?did=transfer&of=scheduler&target=node-2", "asked to hand over to node-2."},
 		{"/nodes/node-1/drain", "", "/nodes?did=drain&node=node-1", "node-1 is drained"},
 		{"/nodes/node-1/undrain", "", "/nodes?did=undrain&node=node-1", "node-1 works again."},
 	} {

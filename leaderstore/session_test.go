@@ -104,7 +104,7 @@ func (c *cluster) history() []leaderstore.Tenure {
 	}
 	var separate []int64 // the history read page by page
 	for after := (leaderstore.Cursor{}); ; {
-		one, err := leaderstore.New(c.pool).HistoryAfter(c.t.Context(), role, after, 1)
+		one, err := leaderstore.New(c.pool).Tenures(c.t.Context(), leaderstore.TenureFilter{Role: role, After: after, Limit: 1})
 		if err != nil {
 			c.t.Fatal(err)
 		}

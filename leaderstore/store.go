@@ -37,6 +37,8 @@ SELECT ` + tenureColumns + `
 FROM forge_leader_history AS h
 WHERE ($1 = '' OR role = $1)
   AND ($3::timestamptz IS NULL OR acquired_at < $3 OR acquired_at = $3 AND role > $4)
+  AND ($5::timestamptz IS NULL OR ended_at IS NULL OR ended_at > $5)
+  AND ($6::timestamptz IS NULL OR acquired_at - coalesce(gap, '0') < $6)
 ORDER BY acquired_at DESC, role
 LIMIT $2`
 
@@ -100,7 +102,7 @@ func (s *Store) Leaders(ctx context.Context) ([]Leader, error) {
 
 // History returns at most limit terms of a role ("" for all roles), newest first.
 func (s *Store) History(ctx context.Context, role string, limit int) ([]Tenure, error) {
-	return s.HistoryAfter(ctx, role, Cursor{}, limit)
+	return s.Tenures(ctx, TenureFilter{Role: role, Limit: limit})
 }
 
 // Cursor is a position in the history: after the term of Role that began at AcquiredAt.
@@ -109,9 +111,21 @@ type Cursor struct {
 	Role       string
 }
 
-// HistoryAfter returns the terms after a cursor, or from the newest on for the zero Cursor.
-func (s *Store) HistoryAfter(ctx context.Context, role string, after Cursor, limit int) ([]Tenure, error) {
-	tenures, err := postgres.Collect(ctx, s.db, scanTenure, historySQL, role, limit, orNull(after.AcquiredAt), after.Role)
+// TenureFilter selects terms. The zero value of each field but Limit selects all.
+type TenureFilter struct {
+	Role string
+	// From (inclusive) and To (exclusive) select the terms that overlap a time, even if only
+	// with the gap before them.
+	From, To time.Time
+	// After selects the terms after a position.
+	After Cursor
+	Limit int
+}
+
+// Tenures returns the terms that match a filter, newest first.
+func (s *Store) Tenures(ctx context.Context, f TenureFilter) ([]Tenure, error) {
+	tenures, err := postgres.Collect(ctx, s.db, scanTenure, historySQL,
+		f.Role, f.Limit, orNull(f.After.AcquiredAt), f.After.Role, orNull(f.From), orNull(f.To))
 	if err != nil {
 		return nil, fmt.Errorf("read the leadership history: %w", err)
 	}

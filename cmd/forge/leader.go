@@ -110,24 +110,36 @@ var leaderColumns = []column[leaderstore.Leader]{
 }
 
 func (a *app) leaderHistoryCommand() *cobra.Command {
-	var role string
+	var role, at string
 	var limit int
+	var history, ledAt func(*cobra.Command, []string) error
 	cmd := &cobra.Command{
 		Use: "history", Short: "Show past tenures, why they ended and the gap before each", Args: cobra.NoArgs,
-		Example: "  forge leader history --role scheduler -n 5",
-		RunE: listed(a, tenureColumns, func(ctx context.Context, pool *pgxpool.Pool, _ []string) ([]tenureRow, error) {
-			tenures, err := leaderstore.New(pool).History(ctx, role, limit)
-			if err != nil {
-				return nil, err
+		Example: "  forge leader history --role scheduler -n 5\n  forge leader history --at 2026-11-20T12:00:00Z   # who led at that instant",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("at") {
+				return ledAt(cmd, args)
 			}
-			if len(tenures) == 0 && role != "" && !slices.Contains(roles.All(), roles.Role(role)) {
-				return nil, notFound("no role %q has ever been led; see forge leader status", role)
-			}
-			return withGapTicks(ctx, pool, tenures)
-		}),
+			return history(cmd, args)
+		},
 	}
+	history = listed(a, tenureColumns, func(ctx context.Context, pool *pgxpool.Pool, _ []string) ([]tenureRow, error) {
+		tenures, err := leaderstore.New(pool).History(ctx, role, limit)
+		if err != nil {
+			return nil, err
+		}
+		if len(tenures) == 0 && role != "" && !slices.Contains(roles.All(), roles.Role(role)) {
+			return nil, notFound("no role %q has ever been led; see forge leader status", role)
+		}
+		return withGapTicks(ctx, pool, tenures)
+	})
+	ledAt = listed(a, ledAtColumns, func(ctx context.Context, pool *pgxpool.Pool, _ []string) ([]leaderstore.LedAt, error) {
+		return readLedAt(ctx, pool, role, at)
+	})
 	cmd.Flags().StringVar(&role, "role", "", "only this role")
+	cmd.Flags().StringVar(&at, "at", "", "who led at this instant (RFC 3339), or that nobody did")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 30, "at most this many, newest first")
+	cmd.MarkFlagsMutuallyExclusive("at", "limit")
 	return cmd
 }
 

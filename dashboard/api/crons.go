@@ -11,6 +11,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/dashboard/window"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/explain"
@@ -98,7 +99,7 @@ func (s *API) cronRoutes() []route.Route {
 		}, s.listNextOfSchedule),
 		get(s, "/api/v1/crons/{name}/ticks", route.Operation{
 			ID: "listTicks", Summary: "List a cron's ticks, newest first", About: "Returns the recorded ticks of the cron, each with its verdict.",
-			Query: slices.Concat([]route.Parameter{route.Instant("before", "Only those before this instant."), route.Instant("from", "Only those from this instant on.")}, route.Paged),
+			Query: slices.Concat([]route.Parameter{route.Instant("before", "Only those before this instant."), route.Instant("from", "Only those from this instant on."), route.Instant("to", "Only those before this instant, like before, for all pages.")}, route.Paged),
 		}, s.listTicks),
 		get(s, "/api/v1/crons/{name}/ticks/{tick}", route.Operation{
 			ID: "explainTick", Summary: "Explain the verdict of a tick", About: "Returns the verdict of one tick with its reason, even if the tick is not recorded.",
@@ -158,7 +159,15 @@ func (s *API) listTicks(r *http.Request, q *web.Query) (page web.List[cronstore.
 	if err != nil {
 		return page, err
 	}
-	ticks, err := s.Source.Crons.TicksBetween(r.Context(), cron.Name, q.Time("from"), q.Time("before"), q.Limit())
+	times, err := window.Parse(q.Values, s.Now(), 0)
+	if err != nil {
+		return page, web.BadRequest(err)
+	}
+	before := q.Time("before")
+	if !times.To.IsZero() && (before.IsZero() || times.To.Before(before)) {
+		before = times.To
+	}
+	ticks, err := s.Source.Crons.TicksBetween(r.Context(), cron.Name, times.From, before, q.Limit())
 	return pageOf(q, ticks, len(ticks) == q.Limit(), "before", func(last cronstore.Tick) string { return last.Tick.UTC().Format(time.RFC3339Nano) }), err
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/dashboard/window"
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/handover"
 	"github.com/forge-scheduler/forge/internal/incident"
@@ -50,8 +51,16 @@ func (s *API) leaderRoutes() []route.Route {
 		}, s.listLeaders),
 		get(s, "/api/v1/leaders/history", route.Operation{
 			ID: "listTenures", Summary: "List tenures, newest first", About: "Returns who led each role, when, why the term ended, and the gap before it.",
-			Query: slices.Concat([]route.Parameter{route.Text("role", "Only of this role.")}, route.Paged),
+			Query: slices.Concat([]route.Parameter{
+				route.Text("role", "Only of this role."),
+				route.Instant("from", "Only tenures that lasted beyond this instant."), route.Instant("to", "Only tenures that began before this instant, or the gap before them."),
+			}, route.Paged),
 		}, s.listTenures),
+		get(s, "/api/v1/leaders/at", route.Operation{
+			ID: "listLeadersAt", Summary: "Who led at an instant",
+			About: "Returns for each role who led it at an instant. `state` is `led`, `gap` if nobody led, or `not_recorded`. `from` and `until` are the bounds of the term or of the gap. The list is complete.",
+			Query: []route.Parameter{{Name: "at", Kind: "date-time", About: "The instant, not after now.", Required: true}},
+		}, s.listLeadersAt),
 		get(s, "/api/v1/leaders/{role}/incidents/{term}", route.Operation{
 			ID: "getIncident", Summary: "Show what happened when a role changed hands",
 			About: "Returns how the term before ended, when that was noticed, the gap, the ticks that were delayed, the jobs that were rescued, what was lost, and the events of those seconds. `term` is the term that began, or `latest`. While the role has no leader, the next term reports on the time since the last one.",
@@ -120,10 +129,24 @@ func (s *API) listTenures(r *http.Request, q *web.Query) (page web.List[leaderst
 			return page, web.BadRequest(web.ErrForgedCursor)
 		}
 	}
-	tenures, err := s.Source.Leadership.HistoryAfter(r.Context(), q.Values.Get("role"), after, q.Limit())
+	times, err := window.Parse(q.Values, s.Now(), 0)
+	if err != nil {
+		return page, web.BadRequest(err)
+	}
+	tenures, err := s.Source.Leadership.Tenures(r.Context(), leaderstore.TenureFilter{Role: q.Values.Get("role"), From: times.From, To: times.To, After: after, Limit: q.Limit()})
 	return pageOf(q, tenures, len(tenures) == q.Limit(), "after", func(last leaderstore.Tenure) string {
 		return last.AcquiredAt.UTC().Format(time.RFC3339Nano) + " " + last.Role
 	}), err
+}
+
+// listLeadersAt lists who led at an instant.
+func (s *API) listLeadersAt(r *http.Request, q *web.Query) (items web.List[leaderstore.LedAt], err error) {
+	at := q.Time("at")
+	if err := cluster.CheckPast("at", at, s.Now()); err != nil {
+		return items, err
+	}
+	roles, err := s.Source.Leadership.LedAt(r.Context(), at)
+	return web.ListOf(roles, ""), err
 }
 
 func (s *API) getIncident(r *http.Request, _ *web.Query) (incident.Incident, error) {

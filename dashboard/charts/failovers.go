@@ -6,12 +6,15 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/dashboard/window"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 // Failovers holds the leader changes in a time span: the gap before each, on a logarithmic
 // scale.
 type Failovers struct {
+	Extent
+
 	Points []failoverPoint
 	Rows   []failoverRow
 	Grid   []gridLine
@@ -63,15 +66,15 @@ func height(gap time.Duration) string {
 }
 
 // DrawFailovers draws the chart. It expects tenures newest first.
-func DrawFailovers(now time.Time, sp Span, tenures []leaderstore.Tenure, colors Palette) Failovers {
-	scale := sp.until(now)
-	f := Failovers{Axis: sp.axis()}
+func DrawFailovers(now time.Time, w window.Window, tenures []leaderstore.Tenure, colors Palette) Failovers {
+	scale := scaleOf(w)
+	f := Failovers{Extent: scale.extent(), Axis: scale.axis(w)}
 	for _, step := range gridSteps {
 		f.Grid = append(f.Grid, gridLine{height(step.gap), step.text})
 	}
 	var longest time.Duration
 	for i, t := range tenures {
-		if !t.HasGap || t.AcquiredAt.Before(scale.Start) {
+		if !t.HasGap || t.AcquiredAt.Before(scale.Start) || !t.AcquiredAt.Before(scale.Start.Add(scale.Width)) {
 			continue
 		}
 		longest = max(longest, t.Gap)

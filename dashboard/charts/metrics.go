@@ -11,26 +11,39 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/dashboard/window"
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/metrics"
 )
 
-// Stretch is the time range of the charts. Its windows have the width Step; several of them
-// make one point.
-type Stretch struct {
-	Span
+// MetricSpans are the widths of charts of metrics that a page offers, shortest first.
+var MetricSpans = Spans[2:]
 
+// stretch is how finely the charts of a width are drawn. The aggregator's windows have the
+// width Step; several of them make one point.
+type stretch struct {
+	Width time.Duration
 	Step  aggregator.Step
 	Point time.Duration
 }
 
-// Stretches are the time ranges of the charts.
-var Stretches = []Stretch{
-	{Span{"1h", time.Hour, 4}, aggregator.Minute, time.Minute},
-	{Span{"6h", 6 * time.Hour, 3}, aggregator.FiveMinutes, 5 * time.Minute},
-	{Span{"24h", 24 * time.Hour, 4}, aggregator.FiveMinutes, 15 * time.Minute},
-	{Span{"7d", 7 * 24 * time.Hour, 7}, aggregator.Hour, time.Hour},
-	{Span{"30d", 30 * 24 * time.Hour, 6}, aggregator.Hour, 6 * time.Hour},
+// stretches are for charts up to their widths.
+var stretches = []stretch{
+	{2 * time.Hour, aggregator.Minute, time.Minute},
+	{12 * time.Hour, aggregator.FiveMinutes, 5 * time.Minute},
+	{2 * 24 * time.Hour, aggregator.FiveMinutes, 15 * time.Minute},
+	{10 * 24 * time.Hour, aggregator.Hour, time.Hour},
+	{40 * 24 * time.Hour, aggregator.Hour, 6 * time.Hour},
+	{200 * 24 * time.Hour, aggregator.Hour, 24 * time.Hour},
+	{window.Longest, aggregator.Hour, 30 * 24 * time.Hour},
+}
+
+// stretchOf returns how to draw charts of a width from windows of at least a step.
+func stretchOf(width time.Duration, least aggregator.Step) stretch {
+	i := slices.IndexFunc(stretches, func(s stretch) bool { return width <= s.Width && s.Step >= least })
+	s := stretches[max(i, 0)]
+	s.Width = width
+	return s
 }
 
 // lineSpec describes a line of a chart.
@@ -42,7 +55,7 @@ type lineSpec struct {
 	label  string
 	values []string
 	// value computes a point from the sums of its windows.
-	value func(in []aggregator.Sum, of Stretch) float64
+	value func(in []aggregator.Sum, of stretch) float64
 }
 
 type chartSpec struct {
@@ -77,7 +90,7 @@ var chartSpecs = []chartSpec{
 	}},
 }
 
-func perMinute(in []aggregator.Sum, of Stretch) float64 {
+func perMinute(in []aggregator.Sum, of stretch) float64 {
 	total := 0.0
 	for _, sum := range in {
 		total += sum.Value
@@ -87,15 +100,15 @@ func perMinute(in []aggregator.Sum, of Stretch) float64 {
 
 // mean adds the series and averages over the windows. It needs series of a single label
 // value, because several label values may have the same windows.
-func mean(in []aggregator.Sum, _ Stretch) float64 {
+func mean(in []aggregator.Sum, _ stretch) float64 {
 	if len(in) == 0 {
 		return math.NaN()
 	}
 	return in[0].Value / float64(in[0].Windows)
 }
 
-func quantile(q float64) func([]aggregator.Sum, Stretch) float64 {
-	return func(in []aggregator.Sum, _ Stretch) float64 {
+func quantile(q float64) func([]aggregator.Sum, stretch) float64 {
+	return func(in []aggregator.Sum, _ stretch) float64 {
 		var all *metrics.Histogram
 		for _, sum := range in {
 			all = all.Plus(sum.Histogram)
@@ -109,40 +122,55 @@ func quantile(q float64) func([]aggregator.Sum, Stretch) float64 {
 
 // Drawing holds the charts of a time range.
 type Drawing struct {
+	Extent
+
 	Charts []chart
 	Axis   []AxisMark
 	// until is when there can be newer data to draw.
 	until time.Time
 }
 
-// ChartPage caches a drawing. Pages check for changes every second, but a new point appears
-// only once in a point's time.
-type ChartPage struct {
+// ChartPages caches the drawings of windows. Pages check for changes every second, but a new
+// point appears only once in a point's time.
+type ChartPages struct {
+	mu    sync.Mutex
+	pages map[string]*chartPage
+}
+
+type chartPage struct {
 	mu    sync.Mutex
 	drawn Drawing
 }
 
-// NewChartPages returns an empty ChartPage for each time range, by name.
-func NewChartPages() map[string]*ChartPage {
-	sheets := map[string]*ChartPage{}
-	for _, stretch := range Stretches {
-		sheets[stretch.Name] = &ChartPage{}
-	}
-	return sheets
-}
+// maxChartPages bounds the cached drawings.
+const maxChartPages = 64
 
-// Get holds the lock while it draws, because concurrent callers wait for the same drawing.
-func (s *ChartPage) Get(now time.Time, draw func() (Drawing, error)) (Drawing, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now.Before(s.drawn.until) {
-		return s.drawn, nil
+// Get returns the drawing of a page, and draws it if there can be newer data. Concurrent
+// callers wait for the same drawing.
+func (s *ChartPages) Get(page string, now time.Time, draw func() (Drawing, error)) (Drawing, error) {
+	p := s.page(page)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now.Before(p.drawn.until) {
+		return p.drawn, nil
 	}
 	drawn, err := draw()
 	if err == nil {
-		s.drawn = drawn
+		p.drawn = drawn
 	}
 	return drawn, err
+}
+
+func (s *ChartPages) page(name string) *chartPage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pages == nil || len(s.pages) >= maxChartPages && s.pages[name] == nil {
+		s.pages = map[string]*chartPage{}
+	}
+	if s.pages[name] == nil {
+		s.pages[name] = &chartPage{}
+	}
+	return s.pages[name]
 }
 
 // sums reads windows of metrics that are aggregated into points of time.
@@ -150,16 +178,27 @@ type sums interface {
 	Sums(ctx context.Context, q aggregator.SumQuery) ([]aggregator.Sum, error)
 }
 
-// DrawMetrics reads the metrics and draws the charts.
-func DrawMetrics(ctx context.Context, history sums, of Stretch, now time.Time) (d Drawing, err error) {
-	p := newPoints(now, of)
-	if err = p.read(ctx, history); err != nil {
-		return d, err
+// DrawMetrics reads the metrics of a window and draws the charts. It draws a time whose fine
+// windows are gone from coarser ones.
+func DrawMetrics(ctx context.Context, history sums, w window.Window, now time.Time) (d Drawing, err error) {
+	var p *points
+	for _, least := range aggregator.Steps {
+		p = newPoints(w, stretchOf(w.Width(), least))
+		if err = p.read(ctx, history); err != nil {
+			return d, err
+		}
+		if w.Live || len(p.sums[presence]) > 0 {
+			break
+		}
 	}
 	for _, spec := range chartSpecs {
 		d.Charts = append(d.Charts, p.draw(spec))
 	}
-	d.Axis, d.until = p.axis(), p.nextCheck(now)
+	scale := Scale{p.start, p.of.Width}
+	d.Extent, d.Axis, d.until = scale.extent(), scale.axis(w), p.nextCheck(now)
+	if !w.Live {
+		d.until = now.Add(maxRecheck)
+	}
 	return d, nil
 }
 
@@ -185,14 +224,23 @@ func (p *points) read(ctx context.Context, history sums) error {
 
 // points holds the sums of windows, grouped by the points of a chart.
 type points struct {
-	of    Stretch
+	of    stretch
 	start time.Time
+	zone  *time.Location
 	sums  map[string][]aggregator.Sum
 }
 
-// newPoints returns points that end with the last completed window.
-func newPoints(now time.Time, of Stretch) *points {
-	return &points{of: of, start: now.UTC().Truncate(of.Point).Add(-of.Width), sums: map[string][]aggregator.Sum{}}
+// newPoints returns points that cover a window. Those of one that ends now end with the last
+// completed point.
+func newPoints(w window.Window, of stretch) *points {
+	p := &points{of: of, start: w.From.UTC().Truncate(of.Point), zone: w.Zone, sums: map[string][]aggregator.Sum{}}
+	if w.Live {
+		p.of.Width = max(of.Width.Truncate(of.Point), of.Point)
+		p.start = w.To.UTC().Truncate(of.Point).Add(-p.of.Width)
+		return p
+	}
+	p.of.Width = (w.To.Sub(p.start) + of.Point - 1).Truncate(of.Point)
+	return p
 }
 
 // maxRecheck is the maximum time between two checks for a window that is not recorded yet.
@@ -238,14 +286,6 @@ func (p *points) values(line lineSpec) []float64 {
 		}
 	}
 	return values
-}
-
-func (p *points) axis() (marks []AxisMark) {
-	for i := range p.of.steps {
-		back := p.of.Width * time.Duration(p.of.steps-i) / time.Duration(p.of.steps)
-		marks = append(marks, AxisMark{X: format.Percent(float64(i) / float64(p.of.steps)), Text: "−" + short(back), Anchor: "start"})
-	}
-	return append(marks, AxisMark{X: "100%", Text: "now", Anchor: "end"})
 }
 
 func quantity(v float64) string {

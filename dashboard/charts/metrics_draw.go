@@ -86,7 +86,7 @@ func (p *points) columns(spec chartSpec, values [][]float64) (columns []chartCol
 		if len(said) > 0 {
 			columns = append(columns, chartColumn{
 				X: format.Percent(float64(i) / float64(count)), Width: format.Percent(1 / float64(count)),
-				Title: p.at(i).Format("2006-01-02 15:04Z") + ": " + strings.Join(said, ", "),
+				Title: p.at(i).In(p.zone).Format("2006-01-02 15:04 MST") + ": " + strings.Join(said, ", "),
 			})
 		}
 	}

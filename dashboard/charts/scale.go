@@ -1,28 +1,15 @@
 package charts
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/dashboard/window"
 )
 
-// Span is the time range of a swimlane, and its number of axis steps.
-type Span struct {
-	Name  string
-	Width time.Duration
-	steps int
-}
-
-// Spans are the time ranges of swimlanes, shortest first.
-var Spans = []Span{
-	{"5m", 5 * time.Minute, 5},
-	{"15m", 15 * time.Minute, 3},
-	{"1h", time.Hour, 4},
-	{"6h", 6 * time.Hour, 3},
-	{"24h", 24 * time.Hour, 4},
-	{"7d", 7 * 24 * time.Hour, 7},
-	{"30d", 30 * 24 * time.Hour, 5},
+// Spans are the widths of the swimlane on the overview, shortest first.
+var Spans = []time.Duration{
+	5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour,
 }
 
 // SpanLink is a link to the same page with another span.
@@ -32,37 +19,118 @@ type SpanLink struct {
 }
 
 // SpanLinks returns links to a page with other spans.
-func SpanLinks(spans []Span, current Span, path func(name string) string) []SpanLink {
+func SpanLinks(spans []time.Duration, current time.Duration, path func(name string) string) []SpanLink {
 	links := make([]SpanLink, len(spans))
-	for i, sp := range spans {
-		links[i] = SpanLink{sp.Name, path(sp.Name), sp == current}
+	for i, span := range spans {
+		links[i] = SpanLink{window.Name(span), path(window.Name(span)), span == current}
 	}
 	return links
 }
 
-// AxisMark is a text at a position of an axis.
+// Extent holds the first and the last instant of a drawing, in milliseconds: a script
+// converts places in the drawing to instants.
+type Extent struct{ From, To int64 }
+
+func (s Scale) extent() Extent {
+	return Extent{s.Start.UnixMilli(), s.Start.Add(s.Width).UnixMilli()}
+}
+
+// AxisMark is a text at a position of an axis. A minor one is left out on narrow screens.
 type AxisMark struct {
 	X      string
 	Text   string
 	Anchor string
+	Minor  bool
 }
 
 // drawnSteps is the number of steps in which a drawing moves over its width.
 const drawnSteps = 150
 
-// until returns the scale of a drawing whose right edge is at most one step after now.
-func (sp Span) until(now time.Time) Scale {
-	step := sp.Width / drawnSteps
-	return Scale{Start: now.Truncate(step).Add(step - sp.Width), Width: sp.Width}
+// scaleOf returns the scale of a drawing. That of a window that moves has its right edge at
+// most one step after now, so that consecutive drawings are usually identical.
+func scaleOf(w window.Window) Scale {
+	if !w.Live {
+		return Scale{Start: w.From, Width: w.Width()}
+	}
+	step := max(w.Width()/drawnSteps, 1)
+	return Scale{Start: w.To.Truncate(step).Add(step - w.Width()), Width: w.Width()}
 }
 
-func (sp Span) axis() []AxisMark {
-	var marks []AxisMark
-	for i := range sp.steps {
-		back := sp.Width * time.Duration(sp.steps-i) / time.Duration(sp.steps)
-		marks = append(marks, AxisMark{X: format.Percent(float64(i) / float64(sp.steps)), Text: "−" + short(back), Anchor: "start"})
+// mostMarks bounds the marks of an axis.
+const mostMarks = 8
+
+// axisSteps are the distances between the marks of an axis.
+var axisSteps = []time.Duration{
+	time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
+	time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute,
+	time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour,
+	24 * time.Hour, 2 * 24 * time.Hour, 7 * 24 * time.Hour, 14 * 24 * time.Hour,
+}
+
+// lastMark is the place up to which the text of a mark fits.
+const lastMark = .93
+
+// axis marks round instants in the window's zone. A mark has its date if it is the first one
+// or the first one of its day.
+func (s Scale) axis(w window.Window) (marks []AxisMark) {
+	step := axisSteps[len(axisSteps)-1]
+	for s.Width/step > mostMarks {
+		step *= 2
 	}
-	return append(marks, AxisMark{X: "100%", Text: "now", Anchor: "end"})
+	for i := len(axisSteps) - 1; i >= 0 && s.Width/axisSteps[i] <= mostMarks; i-- {
+		step = axisSteps[i]
+	}
+	end := s.Start.Add(s.Width)
+	date := ""
+	for t := roundUpTo(s.Start.In(w.Zone), step); t.Before(end); t = next(t, step) {
+		if s.fraction(t) > lastMark {
+			continue
+		}
+		mark := AxisMark{X: s.at(t), Text: markText(t, step), Anchor: "start", Minor: len(marks)%2 == 1}
+		if day := t.Format("Jan 2"); day != date && step < 24*time.Hour {
+			mark.Text, date = day+", "+mark.Text, day
+		}
+		marks = append(marks, mark)
+	}
+	if w.Live {
+		marks = append(marks, AxisMark{X: "100%", Text: "now", Anchor: "end"})
+	}
+	return marks
+}
+
+func markText(t time.Time, step time.Duration) string {
+	switch {
+	case step >= 24*time.Hour:
+		return t.Format("Jan 2")
+	case step >= time.Minute:
+		return t.Format("15:04")
+	default:
+		return t.Format(time.TimeOnly)
+	}
+}
+
+// roundUpTo returns the first instant from t on that is a multiple of step after midnight.
+func roundUpTo(t time.Time, step time.Duration) time.Time {
+	midnight := time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, t.Location())
+	if step >= 24*time.Hour {
+		if midnight.Before(t) {
+			midnight = midnight.AddDate(0, 0, 1)
+		}
+		return midnight
+	}
+	rounded := midnight.Add(t.Sub(midnight).Truncate(step))
+	if rounded.Before(t) {
+		rounded = rounded.Add(step)
+	}
+	return rounded
+}
+
+// next returns the mark after one: days have different lengths where clocks change.
+func next(t time.Time, step time.Duration) time.Time {
+	if step >= 24*time.Hour {
+		return t.AddDate(0, 0, int(step/(24*time.Hour)))
+	}
+	return roundUpTo(t.Add(step), step)
 }
 
 // Scale converts instants to percentages of the drawing's width.
@@ -80,16 +148,4 @@ func (s Scale) at(t time.Time) string { return format.Percent(s.fraction(t)) }
 // Between returns the width between two instants.
 func (s Scale) Between(a, b time.Time) string {
 	return format.Percent(max(s.fraction(b)-s.fraction(a), 0))
-}
-
-// short formats a step of the axis.
-func short(d time.Duration) string {
-	switch {
-	case d >= 48*time.Hour:
-		return fmt.Sprintf("%dd", d/(24*time.Hour))
-	case d >= time.Hour:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	default:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/dashboard/window"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -42,14 +43,16 @@ type gapMark struct {
 
 // Swimlane shows the leaders of all roles over time.
 type Swimlane struct {
+	Extent
+
 	Lanes []roleLane
 	Axis  []AxisMark
 }
 
-// ChooseSpan returns the requested span, or the shortest one that contains the last few
+// ChooseSpan returns the requested width, or the shortest one that contains the last few
 // leader changes.
-func ChooseSpan(name string, now time.Time, tenures []leaderstore.Tenure) Span {
-	if i := slices.IndexFunc(Spans, func(s Span) bool { return s.Name == name }); i >= 0 {
+func ChooseSpan(name string, now time.Time, tenures []leaderstore.Tenure) time.Duration {
+	if i := slices.IndexFunc(Spans, func(s time.Duration) bool { return window.Name(s) == name }); i >= 0 {
 		return Spans[i]
 	}
 	newest := slices.Clone(tenures)
@@ -59,20 +62,24 @@ func ChooseSpan(name string, now time.Time, tenures []leaderstore.Tenure) Span {
 	}
 	oldest := newest[min(len(newest), 6)-1].AcquiredAt
 	for _, s := range Spans {
-		if now.Sub(oldest) <= s.Width {
+		if now.Sub(oldest) <= s {
 			return s
 		}
 	}
 	return Spans[len(Spans)-1]
 }
 
-// DrawSwimlane draws one lane per role. The right edge moves in steps, so that consecutive
-// drawings are usually identical.
-func DrawSwimlane(now time.Time, sp Span, leaders []leaderstore.Leader, tenures []leaderstore.Tenure, colors Palette) Swimlane {
-	scale := sp.until(now)
-	drawing := Swimlane{Axis: sp.axis()}
+// DrawSwimlane draws one lane per role. Of a window in the past it expects the tenures that
+// overlap it, with the gaps before them.
+func DrawSwimlane(now time.Time, w window.Window, leaders []leaderstore.Leader, tenures []leaderstore.Tenure, colors Palette) Swimlane {
+	scale := scaleOf(w)
+	end := scale.Start.Add(w.Width())
+	if !w.Live && now.Before(end) {
+		end = now
+	}
+	drawing := Swimlane{Extent: scale.extent(), Axis: scale.axis(w)}
 	for _, leader := range leaders {
-		drawing.Lanes = append(drawing.Lanes, drawLane(leader, ofRole(tenures, leader.Role), scale, scale.Start.Add(sp.Width), colors))
+		drawing.Lanes = append(drawing.Lanes, drawLane(leader, ofRole(tenures, leader.Role), scale, end, colors))
 	}
 	return drawing
 }
@@ -83,18 +90,22 @@ func drawLane(leader leaderstore.Leader, tenures []leaderstore.Tenure, sc Scale,
 	changes := 0
 	for i, t := range tenures {
 		until, open := endOf(tenures, i, leader, end)
-		if !until.After(sc.Start) {
+		if !until.After(sc.Start) || !t.AcquiredAt.Add(-t.Gap).Before(end) {
 			continue
 		}
-		l.Bars = append(l.Bars, sc.bar(t, until, open, colors.Node(t.NodeID).Color))
+		if t.AcquiredAt.Before(end) {
+			l.Bars = append(l.Bars, sc.bar(t, until, open, colors.Node(t.NodeID).Color))
+		}
 		if t.HasGap && t.AcquiredAt.After(sc.Start) {
 			changes++
 			l.Gaps = append(l.Gaps, sc.gap(t.AcquiredAt.Add(-t.Gap), t.AcquiredAt, "No leader for "+format.Precise(t.Gap), TermPath(t.Role, t.Term)))
 		}
 	}
-	if last := len(tenures) - 1; last >= 0 && !leader.Leads() {
+	if last := len(tenures) - 1; last >= 0 && !leader.Leads() && tenures[last].Term == leader.Term {
 		until, _ := endOf(tenures, last, leader, end)
-		l.Gaps = append(l.Gaps, sc.gap(until, end, "No leader now", TermPath(leader.Role, leader.Term+1)))
+		if until.Before(end) {
+			l.Gaps = append(l.Gaps, sc.gap(until, end, "No leader now", TermPath(leader.Role, leader.Term+1)))
+		}
 	}
 	l.Label = fmt.Sprintf("%s: %s in this time.", leader.Role, format.Plural(changes, "change of leader", "changes of leader"))
 	return l
@@ -110,7 +121,7 @@ func endOf(tenures []leaderstore.Tenure, i int, leader leaderstore.Leader, end t
 		return t.EndedAt, false
 	case i+1 < len(tenures):
 		return tenures[i+1].AcquiredAt.Add(-tenures[i+1].Gap), false
-	case leader.Leads():
+	case leader.Leads() && leader.Term == t.Term:
 		return end, true
 	case leader.Term == t.Term && !leader.LeaseUntil.IsZero():
 		return leader.LeaseUntil, false

@@ -6,6 +6,7 @@ import (
 
 	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/window"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -35,7 +36,7 @@ func drawOne(leader leaderstore.Leader, tenures ...leaderstore.Tenure) roleLane 
 	for i := range tenures {
 		tenures[i].Role = "scheduler"
 	}
-	return DrawSwimlane(dashboardtest.Now, Spans[1], []leaderstore.Leader{leader}, tenures, Palette{}).Lanes[0]
+	return DrawSwimlane(dashboardtest.Now, window.Last(15*time.Minute, dashboardtest.Now, time.UTC), []leaderstore.Leader{leader}, tenures, Palette{}).Lanes[0]
 }
 
 func TestSwimlane(t *testing.T) {
@@ -78,11 +79,11 @@ func TestChooseSpan(t *testing.T) {
 	t.Parallel()
 	tenures := []leaderstore.Tenure{{AcquiredAt: dashboardtest.Epoch.Add(-5 * time.Hour)}}
 	for asked, want := range map[string]string{"": "6h", "1h": "1h", "nonsense": "6h"} {
-		if got := ChooseSpan(asked, dashboardtest.Epoch, tenures); got.Name != want {
-			t.Errorf("span %q: %s, want %s", asked, got.Name, want)
+		if got := ChooseSpan(asked, dashboardtest.Epoch, tenures); window.Name(got) != want {
+			t.Errorf("span %q: %s, want %s", asked, got, want)
 		}
 	}
-	if got := ChooseSpan("", dashboardtest.Epoch, nil); got.Name != "5m" {
-		t.Errorf("without history: %s", got.Name)
+	if got := ChooseSpan("", dashboardtest.Epoch, nil); got != 5*time.Minute {
+		t.Errorf("without history: %s", got)
 	}
 }

@@ -44,8 +44,10 @@ type Leadership interface {
 	// History returns at most limit tenures of a role, or of all roles if role is empty,
 	// newest first.
 	History(ctx context.Context, role string, limit int) ([]leaderstore.Tenure, error)
-	// HistoryAfter is like History but starts after a cursor.
-	HistoryAfter(ctx context.Context, role string, after leaderstore.Cursor, limit int) ([]leaderstore.Tenure, error)
+	// Tenures returns the tenures that match a filter, newest first.
+	Tenures(ctx context.Context, f leaderstore.TenureFilter) ([]leaderstore.Tenure, error)
+	// LedAt returns the state of every role at an instant.
+	LedAt(ctx context.Context, at time.Time) ([]leaderstore.LedAt, error)
 	// Rates returns how many renewals and heartbeats of leaders succeeded.
 	Rates(ctx context.Context) (aggregator.Rates, error)
 }

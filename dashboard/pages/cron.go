@@ -14,7 +14,9 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/dashboard/window"
 	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/internal/cronexpr"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/explain"
 )
@@ -67,6 +69,10 @@ type cronBody struct {
 	Chosen *chosenTick
 	// Field is the content of the field to jump to another tick.
 	Field string
+	// Time selects the window of the ledger. Timed reports that the reader has selected one.
+	Time  timeControl
+	Timed bool
+	times window.Window
 }
 
 // upcomingRow is one of the next runs.
@@ -101,6 +107,14 @@ func (s *Pages) loadCron(ctx context.Context, req *request) (body, error) {
 	zone := zoneOf(cron.Spec.Timezone)
 	b.Zone = zone.String()
 	b.Coming = upcomingRows(facts.now, s.UpcomingTicks(cron, facts.now), zone)
+	if b.times, err = window.ParseIn(zone, req.Values, facts.now, usualLedger); err != nil {
+		return nil, web.BadRequest(err)
+	}
+	b.Timed = req.Values.Has("span") || req.Values.Has("from") || req.Values.Has("to")
+	b.Time = s.timeControl(b.times, facts.now, CronPath(cron.Name), "#h-ticks", longSpans, nil, cron.Spec.Timezone)
+	if !b.Timed {
+		b.Time.anyTime()
+	}
 	shown := newest[:min(len(newest), web.DefaultLimit)]
 	b.Field = fieldOf(newest, zone)
 	if shown, err = s.shownTicks(ctx, req, &b, cron, shown); err != nil {
@@ -121,6 +135,8 @@ func (s *Pages) shownTicks(ctx context.Context, req *request, b *cronBody, cron 
 			return nil, web.BadRequest(err)
 		}
 		return s.loadChosen(ctx, b, cron, at)
+	case b.Timed:
+		return s.timedTicks(ctx, b, cron, req.Time("before"))
 	case b.past:
 		return s.Source.Crons.Ticks(ctx, cron.Name, req.Time("before"), web.DefaultLimit)
 	default:
@@ -150,11 +166,11 @@ func (s *Pages) loadLedger(ctx context.Context, b *cronBody, facts clusterFacts,
 	}
 	b.Cron = newCronRow(facts.now, cron, newest, ends)
 	b.Cron.Strip = charts.DrawTickStrip(newest, ends, min(cluster.StripLong, len(newest)))
-	b.Ticks = tickRows(facts.now, shown, told, zoneOf(cron.Spec.Timezone), ends, facts.colors)
+	b.Ticks = tickRows(facts.now, shown, told, b.times.Zone, ends, facts.colors)
 	b.markRows(shown, zoneOf(cron.Spec.Timezone))
 	b.Waits = waitsFor(newest)
 	if len(shown) >= web.DefaultLimit {
-		b.Older = b.Cron.Path + "?" + web.Encode("before", shown[len(shown)-1].Tick.UTC().Format(time.RFC3339Nano))
+		b.Older = b.Cron.Path + "?" + web.Encode(append(b.kept(), "before", shown[len(shown)-1].Tick.UTC().Format(time.RFC3339Nano))...)
 	}
 	return nil
 }
@@ -281,9 +297,9 @@ func whyOf(t cronstore.Tick) string {
 	}
 }
 
-// zoneOf returns UTC for a zone that this machine does not know.
+// zoneOf returns UTC for a zone that this program does not know.
 func zoneOf(name string) *time.Location {
-	zone, err := time.LoadLocation(name)
+	zone, err := cronexpr.LoadZone(name)
 	if err != nil {
 		return time.UTC
 	}

@@ -40,7 +40,7 @@ func (s *Pages) formHandOver(transfer bool) http.HandlerFunc {
 			s.AnswerError(w, r, err)
 			return
 		}
-		redirectWithNotice(w, r, "/leaders?"+web.Encode("did", did, "of", role, "to", target))
+		redirectWithNotice(w, r, "/leaders?"+web.Encode("did", did, "of", role, "target", target))
 	}
 }
 

@@ -52,6 +52,8 @@ type jobsBody struct {
 	Partial bool
 	// Bar is the whole filter but for the state, which the tabs show.
 	Bar bar
+	// Time shows and selects the terms about time.
+	Time timeControl
 	// Similar leads to the jobs of kinds that contain the kind of the filter.
 	Similar string
 	// Acts are the buttons for actions on all jobs that match the filter.
@@ -79,6 +81,9 @@ func (s *Pages) loadJobs(ctx context.Context, req *request) (body, error) {
 	if err != nil {
 		return nil, err
 	}
+	if filter, err = s.timedFilter(req, filter, facts.now); err != nil {
+		return nil, err
+	}
 	found, err := s.Source.Jobs.Search(ctx, filter)
 	if err != nil {
 		return nil, fmt.Errorf("read jobs: %w", err)
@@ -89,6 +94,9 @@ func (s *Pages) loadJobs(ctx context.Context, req *request) (body, error) {
 	b.Bar = newBar("/jobs", filterText(filter), jobstore.Keys, jobFields,
 		map[string][]string{"kind": kindsOf(facts.nodes), "queue": queuesOf(facts.nodes, counts.Value), "node": nodesOf(facts.nodes)})
 	b.Bar.keep("state", filter.State)
+	if b.Time, err = s.jobTime(req, filter, facts.now); err != nil {
+		return nil, err
+	}
 	b.Bar.Example = "kind:send* took:>10s since:2h"
 	if showsCounts(filter) {
 		b.CountAge = newJobCountAge(facts.now, counts)

@@ -14,6 +14,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/dashboard/window"
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/handover"
@@ -31,6 +32,10 @@ const (
 // longSpans are the spans of this page. The overview has shorter ones too.
 var longSpans = charts.Spans[2:]
 
+// tenuresBefore is how many tenures before a window are read, to know from whom the first
+// leaders of the window took over.
+const tenuresBefore = 50
+
 // electionEvents are the event types about leadership.
 var electionEvents = []string{
 	eventstore.LeaderElected, eventstore.LeaderLost, eventstore.ElectionStarted, eventstore.HandOverAsked,
@@ -41,7 +46,8 @@ type leadersBody struct {
 	base
 	Notice    string
 	Roles     []charts.SpanLink
-	Spans     []charts.SpanLink
+	Time      timeControl
+	LedAt     ledAt
 	Cards     []leaderCard
 	Lanes     charts.Swimlane
 	Failovers charts.Failovers
@@ -57,20 +63,32 @@ func (s *Pages) loadLeaders(ctx context.Context, req *request) (body, error) {
 		return nil, err
 	}
 	role := req.Values.Get("role")
-	tenures, err := s.Source.Leadership.History(ctx, role, longHistory)
+	shown, err := s.window(req, facts.now, time.Hour)
+	if err != nil {
+		return nil, err
+	}
+	tenures, err := s.tenuresIn(ctx, role, shown)
 	if err != nil {
 		return nil, fmt.Errorf("read the history of leaders: %w", err)
 	}
-	events, err := s.Source.Events.Find(ctx, eventstore.Filter{Types: electionEvents, Limit: listedEvents})
+	asked := eventstore.Filter{Types: electionEvents, Limit: listedEvents}
+	if !shown.Live {
+		asked.From, asked.To = shown.From, shown.To
+	}
+	events, err := s.Source.Events.Find(ctx, asked)
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}
 	b := leadersBody{base: base{name: "Leadership", beat: s.fullPulse(facts)}, Notice: handOverNotice(req, facts)}
-	b.Roles = roleLinks(facts.leaders, role, req.Values.Get("span"))
+	b.Roles = roleLinks(facts.leaders, role, shown)
+	b.Time = s.timeControl(shown, facts.now, "/leaders", "", longSpans, []string{"role", role})
+	if b.LedAt, err = s.loadLedAt(ctx, req, facts, shown, keptFacts(shown, "role", role)); err != nil {
+		return nil, err
+	}
 	if role != "" {
 		facts.leaders = slices.DeleteFunc(slices.Clone(facts.leaders), func(l leaderstore.Leader) bool { return l.Role != role })
 	}
-	b.draw(facts, newestFirst(tenures), req.Values.Get("span"), role)
+	b.draw(facts, newestFirst(tenures), shown)
 	rates, err := s.Rates.Get(ctx)
 	if err != nil {
 		return nil, err
@@ -83,23 +101,53 @@ func (s *Pages) loadLeaders(ctx context.Context, req *request) (body, error) {
 	return &b, nil
 }
 
-// draw fills in the history of the requested span.
-func (b *leadersBody) draw(facts clusterFacts, tenures []leaderstore.Tenure, name, role string) {
-	sp := longSpans[max(slices.IndexFunc(longSpans, func(s charts.Span) bool { return s.Name == name }), 0)]
-	b.Spans = charts.SpanLinks(longSpans, sp, func(other string) string { return "/leaders?" + web.Encode("role", role, "span", other) })
-	b.Lanes = charts.DrawSwimlane(facts.now, sp, facts.leaders, tenures, facts.colors)
-	b.Failovers = charts.DrawFailovers(facts.now, sp, tenures, facts.colors)
+// tenuresIn reads the tenures that overlap a window, and some before it.
+func (s *Pages) tenuresIn(ctx context.Context, role string, w window.Window) ([]leaderstore.Tenure, error) {
+	asked := leaderstore.TenureFilter{Role: role, From: w.From, Limit: longHistory}
+	if !w.Live {
+		asked.To = w.To
+	}
+	tenures, err := s.Source.Leadership.Tenures(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	before, err := s.Source.Leadership.Tenures(ctx, leaderstore.TenureFilter{Role: role, To: w.From, Limit: tenuresBefore})
+	for _, t := range before {
+		if !t.EndedAt.IsZero() && !t.EndedAt.After(w.From) { // the others are among the first ones
+			tenures = append(tenures, t)
+		}
+	}
+	return tenures, err
+}
+
+// keptFacts returns the parameters that a form keeps.
+func keptFacts(w window.Window, more ...string) []fact {
+	var kept []fact
+	pairs := append(w.Pairs(), more...)
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			kept = append(kept, fact{pairs[i], pairs[i+1]})
+		}
+	}
+	return kept
+}
+
+// draw fills in the history of the window.
+func (b *leadersBody) draw(facts clusterFacts, tenures []leaderstore.Tenure, w window.Window) {
+	b.Lanes = charts.DrawSwimlane(facts.now, w, facts.leaders, tenures, facts.colors)
+	b.Failovers = charts.DrawFailovers(facts.now, w, tenures, facts.colors)
 	shown := slices.DeleteFunc(slices.Clone(tenures), func(t leaderstore.Tenure) bool {
-		return !t.EndedAt.IsZero() && facts.now.Sub(t.EndedAt) > sp.Width
+		return !t.EndedAt.IsZero() && !t.EndedAt.After(w.From)
 	})
 	b.Hidden = max(len(shown)-listedTenures, 0)
 	b.History = tenureRows(facts.now, shown[:len(shown)-b.Hidden], facts.leaders, facts.colors)
 }
 
-func roleLinks(leaders []leaderstore.Leader, role, span string) []charts.SpanLink {
-	links := []charts.SpanLink{{Name: "All roles", Path: "/leaders?" + web.Encode("span", span), Current: role == ""}}
+func roleLinks(leaders []leaderstore.Leader, role string, w window.Window) []charts.SpanLink {
+	path := func(role string) string { return "/leaders?" + web.Encode(append(w.Pairs(), "role", role)...) }
+	links := []charts.SpanLink{{Name: "All roles", Path: path(""), Current: role == ""}}
 	for _, l := range leaders {
-		links = append(links, charts.SpanLink{Name: roleTitle(l.Role), Path: "/leaders?" + web.Encode("role", l.Role, "span", span), Current: l.Role == role})
+		links = append(links, charts.SpanLink{Name: roleTitle(l.Role), Path: path(l.Role), Current: l.Role == role})
 	}
 	return links
 }
@@ -185,7 +233,7 @@ func eventWords(data json.RawMessage) string {
 // handOverNotice reports the request of the form that redirected to the page, and the
 // current leader.
 func handOverNotice(req *request, facts clusterFacts) string {
-	role, to := req.Values.Get("of"), req.Values.Get("to")
+	role, to := req.Values.Get("of"), req.Values.Get("target")
 	i := slices.IndexFunc(facts.leaders, func(l leaderstore.Leader) bool { return l.Role == role })
 	if i < 0 {
 		return ""

@@ -60,6 +60,29 @@ func newChosenTick(cron cronstore.Cron, why explain.Explanation, zone *time.Loca
 	return c
 }
 
+// usualLedger is the width of the ledger's window until the reader selects one.
+const usualLedger = 24 * time.Hour
+
+// timedTicks returns the newest ticks of the window, or those before an instant.
+func (s *Pages) timedTicks(ctx context.Context, b *cronBody, cron cronstore.Cron, before time.Time) ([]cronstore.Tick, error) {
+	to := b.times.To
+	if b.times.Live {
+		to = time.Time{}
+	}
+	if !before.IsZero() && (to.IsZero() || before.Before(to)) {
+		to = before
+	}
+	return s.Source.Crons.TicksBetween(ctx, cron.Name, b.times.From, to, web.DefaultLimit)
+}
+
+// kept returns the parameters of the window for other pages of the ledger.
+func (b *cronBody) kept() []string {
+	if b.Timed {
+		return b.times.Pairs()
+	}
+	return nil
+}
+
 // tickLink returns nil for no tick.
 func tickLink(cron string, tick time.Time, zone *time.Location) *remark {
 	if tick.IsZero() {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/forge-scheduler/forge/dashboard/charts"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/dashboard/window"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
@@ -107,7 +108,7 @@ func (s *Pages) loadOverview(ctx context.Context, req *request) (body, error) {
 	b := overviewBody{base: base{name: "Overview", beat: s.fullPulse(facts)}}
 	b.Cards = leaderCards(facts, s.Self)
 	sp := charts.ChooseSpan(req.Values.Get("span"), facts.now, tenures)
-	b.Lanes = charts.DrawSwimlane(facts.now, sp, facts.leaders, tenures, facts.colors)
+	b.Lanes = charts.DrawSwimlane(facts.now, window.Last(sp, facts.now, time.UTC), facts.leaders, tenures, facts.colors)
 	b.Spans = charts.SpanLinks(charts.Spans, sp, func(name string) string { return "/?" + web.Encode("span", name) + "#history" })
 	b.History = tenureRows(facts.now, tenures[:min(len(tenures), 8)], facts.leaders, facts.colors)
 	b.Failover = lastFailover(facts.now, tenures)

@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/live"
 	"github.com/forge-scheduler/forge/dashboard/openapi"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/dashboard/window"
 	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/compactor"
@@ -49,7 +51,7 @@ type Pages struct {
 	renderer   *renderer
 	feeds      *live.Feeds
 	stored     *cluster.Cache[compactor.Status]
-	chartPages map[string]*charts.ChartPage
+	chartPages charts.ChartPages
 	firing     *cluster.Cache[[]alerts.Status]
 	hazards    *cluster.Cache[[]hazards.Hazard]
 	// docs returns the body of the page that shows the OpenAPI document.
@@ -62,7 +64,7 @@ type Pages struct {
 func New(opts Options, g *auth.Guard, c *cluster.Cluster, document func() (openapi.Document, error)) *Pages {
 	s := &Pages{
 		Guard: g, Cluster: c, Options: opts,
-		Assets: loadAssets(), chartPages: charts.NewChartPages(),
+		Assets:  loadAssets(),
 		firing:  cluster.NewCache(time.Second, c.Source.Alerts.List),
 		hazards: cluster.NewCache(keepHazards, c.Source.Health.Hazards),
 		docs: sync.OnceValues(func() (docsBody, error) {
@@ -97,7 +99,7 @@ type pageKind struct {
 var pageKinds = map[string]pageKind{
 	"beat":     beatKind,
 	"overview": {"overview", []string{"span"}, []string{"health", "leaders", "lanes", "history", "nodes", "coming", "failures", "crons", "jobs"}, (*Pages).loadOverview},
-	"leaders":  {"leaders", []string{"role", "span", "did", "of", "to"}, []string{"cards", "lanes", "failovers", "failtable", "history", "events"}, (*Pages).loadLeaders},
+	"leaders":  {"leaders", append([]string{"role", "at", "did", "of", "target"}, window.Keys...), []string{"cards", "lanes", "failovers", "failtable", "history", "events"}, (*Pages).loadLeaders},
 	"incident": {"incident", []string{"role", "term"}, []string{"report"}, (*Pages).loadIncident},
 	"nodes":    {"nodes", append([]string{"did", "node", "filter"}, nodeFields...), []string{"tiles", "list"}, (*Pages).loadNodes},
 	"apply":    {"apply", nil, nil, (*Pages).loadApply},
@@ -111,10 +113,10 @@ var pageKinds = map[string]pageKind{
 	"drain":    {"move", []string{"node"}, nil, loadDrain(true)},
 	"undrain":  {"move", []string{"node"}, nil, loadDrain(false)},
 	"crons":    {"crons", append([]string{"q", "is", "filter", "after"}, cronFields...), []string{"tabs", "list"}, (*Pages).loadCrons},
-	"cron":     {"cron", []string{"name", "before", "after", "outcome", "at", "did", "n", "job"}, []string{"facts", "ticks"}, (*Pages).loadCron},
+	"cron":     {"cron", []string{"name", "before", "after", "outcome", "at", "did", "n", "job", "span", "from", "to", "zone"}, []string{"facts", "ticks"}, (*Pages).loadCron},
 	"trigger":  {"trigger", []string{"name", "at", "raw"}, nil, (*Pages).loadTrigger},
 	"backfill": {"backfill", []string{"name", "from", "to", "limit"}, nil, (*Pages).loadBackfill},
-	"jobs":     {"jobs", append([]string{"state", "filter", "before", "did", "n"}, jobFields...), []string{"tabs", "acts", "list"}, (*Pages).loadJobs},
+	"jobs":     {"jobs", slices.Concat([]string{"state", "filter", "before", "did", "n"}, window.Keys, jobFields), []string{"tabs", "acts", "list"}, (*Pages).loadJobs},
 	"job":      {"job", []string{"id", "attempt", "find", "wrap", "times", "did"}, []string{"facts", "placement", "attempts", "output"}, (*Pages).loadJob},
 	"activity": {"activity", append([]string{"filter", "before"}, activityFields...), []string{"list"}, (*Pages).loadActivity},
 	"queues":   {"queues", []string{"did", "queue"}, []string{"list", "limits"}, (*Pages).loadQueues},
@@ -124,7 +126,7 @@ var pageKinds = map[string]pageKind{
 	"search":   {"search", []string{"q"}, nil, (*Pages).loadSearch},
 	"keys":     {"keys", nil, nil, (*Pages).loadKeys},
 	"tokens":   {"tokens", []string{"did", "token"}, nil, (*Pages).loadTokens},
-	"charts":   {"charts", []string{"span"}, []string{"list"}, (*Pages).loadCharts},
+	"charts":   {"charts", window.Keys, []string{"list"}, (*Pages).loadCharts},
 	"storage":  {"storage", nil, []string{"passes", "tables"}, (*Pages).loadStorage},
 	"cancel":   {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Cancel)},
 	"retry":    {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Retry)},

@@ -8,7 +8,7 @@ import (
 // Pairs returns the parameters that select the window, without those that are empty or usual.
 func (w Window) Pairs() []string {
 	pairs := []string{"zone", ""}
-	if w.Zone != time.UTC {
+	if w.home == nil && w.Zone != time.UTC || w.home != nil && w.Zone != w.home {
 		pairs[1] = w.Zone.String()
 	}
 	switch {
@@ -52,7 +52,9 @@ func (w Window) Has(t time.Time) bool {
 }
 
 // Between returns a window with other bounds.
-func (w Window) Between(from, to time.Time) Window { return Window{From: from, To: to, Zone: w.Zone} }
+func (w Window) Between(from, to time.Time) Window {
+	return Window{From: from, To: to, Zone: w.Zone, home: w.home}
+}
 
 // Earlier returns the window of the same width before this one.
 func (w Window) Earlier() Window { return w.Between(w.From.Add(-w.Width()), w.From) }

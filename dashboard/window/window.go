@@ -31,6 +31,8 @@ type Window struct {
 	Live bool
 	// Zone is the zone in which instants are shown and read.
 	Zone *time.Location
+	// home is the zone of an address without one, nil for UTC.
+	home *time.Location
 }
 
 // Error is a mistake in a parameter.
@@ -43,11 +45,23 @@ func Last(width time.Duration, now time.Time, zone *time.Location) Window {
 	return Window{From: now.Add(-width), To: now, Span: width, Live: true, Zone: zone}
 }
 
+// Last returns the window of a width that ends now, in the same zone.
+func (w Window) Last(width time.Duration, now time.Time) Window {
+	last := Last(width, now, w.Zone)
+	last.home = w.home
+	return last
+}
+
 // Parse returns the window that an address selects. usual is the width of the window of an
 // address that selects none, and of one with only to; 0 leaves such windows open, as those of
 // lists are. All mistakes are reported, each as an *Error.
 func Parse(values url.Values, now time.Time, usual time.Duration) (Window, error) {
-	p := parser{values: values, w: Window{Zone: time.UTC}}
+	return ParseIn(nil, values, now, usual)
+}
+
+// ParseIn is Parse with another zone than UTC for an address without one.
+func ParseIn(home *time.Location, values url.Values, now time.Time, usual time.Duration) (Window, error) {
+	p := parser{values: values, w: Window{Zone: time.UTC, home: home}}
 	p.zone()
 	span := p.span()
 	p.w.From, p.w.To = p.instant("from"), p.instant("to")
@@ -58,7 +72,7 @@ func Parse(values url.Values, now time.Time, usual time.Duration) (Window, error
 	case span != 0 && (values.Get("from") != "" || values.Get("to") != ""):
 		p.fail("span", "it together with from or to", "either span, or from and to")
 	case span != 0:
-		p.w = Last(span, now, p.w.Zone)
+		p.w = p.w.Last(span, now)
 	case usual != 0:
 		p.close(now, usual)
 	}
@@ -80,6 +94,10 @@ func (p *parser) fail(key, found, want string) { p.errs = append(p.errs, &Error{
 
 func (p *parser) zone() {
 	name := p.values.Get("zone")
+	if name == "" && p.w.home != nil {
+		p.w.Zone = p.w.home
+		return
+	}
 	zone, err := cronexpr.LoadZone(name)
 	if err == nil {
 		p.w.Zone = zone
@@ -118,24 +136,32 @@ func (p *parser) instant(key string) time.Time {
 	if text == "" {
 		return time.Time{}
 	}
+	at, err := Instant(key, text, p.w.Zone)
+	if err != nil {
+		p.errs = append(p.errs, err)
+	}
+	return at
+}
+
+// Instant parses an instant: RFC 3339, or a time in a zone. A mistake is an *Error.
+func Instant(key, text string, zone *time.Location) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339Nano, text)
 	for _, layout := range layouts {
 		if err != nil {
-			at, err = time.ParseInLocation(layout, text, p.w.Zone)
+			at, err = time.ParseInLocation(layout, text, zone)
 		}
 	}
 	if err != nil || at.Year() < firstYear || at.Year() > lastYear {
-		p.fail(key, fmt.Sprintf("%.60q", text), "an instant such as 2026-11-20T02:00:00Z, or 2026-11-20 02:00 in "+p.w.Zone.String())
-		return time.Time{}
+		return time.Time{}, &Error{key, fmt.Sprintf("%.60q", text), "an instant such as 2026-11-20T02:00:00Z, or 2026-11-20 02:00 in " + zone.String()}
 	}
-	return at.UTC()
+	return at.UTC(), nil
 }
 
 // close gives a window without a bound one.
 func (p *parser) close(now time.Time, usual time.Duration) {
 	switch {
 	case p.w.From.IsZero() && p.w.To.IsZero():
-		p.w = Last(usual, now, p.w.Zone)
+		p.w = p.w.Last(usual, now)
 	case p.w.To.IsZero():
 		p.w.To, p.w.Live = now, true
 	case p.w.From.IsZero():

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
@@ -19,6 +21,8 @@ type Filter struct {
 	Role string
 	// After and Before select events with ids between them; 0 means no bound.
 	After, Before int64
+	// From (inclusive) and To (exclusive) select events of a time; zero means no bound.
+	From, To time.Time
 	// Limit is the maximum number of events. The newest are returned.
 	Limit int
 }
@@ -26,6 +30,7 @@ type Filter struct {
 const findSQL = selectSQL + `
 WHERE id > $1 AND ($2::bigint = 0 OR id < $2) AND (cardinality($3::text[]) = 0 OR type = ANY ($3))
   AND ($5 = '' OR role = $5)
+  AND ($6::timestamptz IS NULL OR at >= $6) AND ($7::timestamptz IS NULL OR at < $7)
 ORDER BY id DESC
 LIMIT $4`
 
@@ -37,7 +42,8 @@ func (s *Store) Find(ctx context.Context, filter Filter) ([]Event, error) {
 	if types == nil {
 		types = []string{}
 	}
-	events, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Event], findSQL, filter.After, filter.Before, types, filter.Limit, filter.Role)
+	events, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Event], findSQL, filter.After, filter.Before, types, filter.Limit, filter.Role,
+		zeronull.Timestamptz(filter.From), zeronull.Timestamptz(filter.To))
 	if err != nil {
 		return nil, fmt.Errorf("find events: %w", err)
 	}

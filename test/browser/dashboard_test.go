@@ -224,6 +224,7 @@ func sideBySide(receiver *hook) map[string]func(*testing.T, *node) {
 		"many jobs":                   checkBulk,
 		"tenures beside nodes":        checkTenures,
 		"filter":                      checkFilter,
+		"time":                        checkTime,
 		"queues":                      checkQueues,
 		"dead letters":                checkDead,
 		"enqueue":                     checkEnqueue,

@@ -24,7 +24,7 @@ const content = `(() => {
 	const say = (...words) => lines.push(words.join(" ").replace(/\s+/g, " ").trim());
 	const drawn = (svg) => say("drawing", svg.getAttribute("class"), (svg.getAttribute("aria-label") || "").replace(/\d+/g, "#"), ...new Set([...svg.querySelectorAll("*")].map((el) => el.localName + "." + el.getAttribute("class"))));
 	const walk = (el) => {
-		if (!el.checkVisibility({visibilityProperty: true}) && !el.matches("option, datalist") || el.matches("noscript, script, #conn, #theme, [data-copy], form:has([data-submits]) button")) return;
+		if (!el.checkVisibility({visibilityProperty: true}) && !el.matches("option, datalist") || el.matches("noscript, script, #conn, #theme, [data-copy], [data-own], form:has([data-submits]) button")) return;
 		if (el.matches("time, [data-zone]")) return say(el.localName, el.dataset.mode, el.textContent.trim() === "" ? "that is empty" : "");
 		if (el.matches("svg")) return drawn(el);
 		if (el.matches("a, form")) say(el.localName, el.getAttribute("href"), el.getAttribute("action"), el.getAttribute("method"));

@@ -31,7 +31,8 @@ func (f Events) Find(_ context.Context, filter eventstore.Filter) ([]eventstore.
 	return Read(f.Cluster, func() []eventstore.Event {
 		var own []eventstore.Event
 		for _, e := range f.Events {
-			fits := (filter.Before == 0 || e.ID < filter.Before) && e.ID > filter.After && (len(filter.Types) == 0 || slices.Contains(filter.Types, e.Type))
+			fits := (filter.Before == 0 || e.ID < filter.Before) && e.ID > filter.After && (len(filter.Types) == 0 || slices.Contains(filter.Types, e.Type)) &&
+				(filter.From.IsZero() || !e.At.Before(filter.From)) && (filter.To.IsZero() || e.At.Before(filter.To))
 			if fits && len(own) < filter.Limit {
 				own = append(own, e)
 			}
@@ -200,21 +201,29 @@ func (f Leadership) Leaders(context.Context) ([]leaderstore.Leader, error) {
 }
 
 func (f Leadership) History(ctx context.Context, role string, limit int) ([]leaderstore.Tenure, error) {
-	return f.HistoryAfter(ctx, role, leaderstore.Cursor{}, limit)
+	return f.Tenures(ctx, leaderstore.TenureFilter{Role: role, Limit: limit})
 }
 
-// HistoryAfter returns the tenures in the order of the slice.
-func (f Leadership) HistoryAfter(_ context.Context, role string, after leaderstore.Cursor, limit int) ([]leaderstore.Tenure, error) {
-	begun := after.AcquiredAt.IsZero()
+// Tenures returns the tenures in the order of the slice.
+func (f Leadership) Tenures(_ context.Context, filter leaderstore.TenureFilter) ([]leaderstore.Tenure, error) {
+	begun := filter.After.AcquiredAt.IsZero()
 	return Read(f.Cluster, func() []leaderstore.Tenure {
 		var own []leaderstore.Tenure
-		for _, t := range f.Tenures {
-			if begun && (role == "" || t.Role == role) && len(own) < limit {
+		for _, t := range f.Cluster.Tenures {
+			over := !filter.From.IsZero() && !t.EndedAt.IsZero() && !t.EndedAt.After(filter.From)
+			later := !filter.To.IsZero() && !t.AcquiredAt.Add(-t.Gap).Before(filter.To)
+			if begun && (filter.Role == "" || t.Role == filter.Role) && !over && !later && len(own) < filter.Limit {
 				own = append(own, t)
 			}
-			begun = begun || t.AcquiredAt.Equal(after.AcquiredAt) && t.Role == after.Role
+			begun = begun || t.AcquiredAt.Equal(filter.After.AcquiredAt) && t.Role == filter.After.Role
 		}
 		return own
+	})
+}
+
+func (f Leadership) LedAt(_ context.Context, at time.Time) ([]leaderstore.LedAt, error) {
+	return Read(f.Cluster, func() []leaderstore.LedAt {
+		return leaderstore.FindLedAt(f.Cluster.Leaders, f.Cluster.Tenures, at)
 	})
 }
 

@@ -320,7 +320,56 @@
     setTimeout(() => { delete form.dataset.sent; }, 3000);
   });
 
+  // A time that is dragged over a drawing becomes that of the page, as by the form of its
+  // control. The drawing may change meanwhile: what counts is how it was.
+  let drag = null;
+  const endDrag = () => {
+    if (drag && drag.mark) drag.mark.remove();
+    drag = null;
+  };
+  document.addEventListener('pointerdown', (event) => {
+    const control = document.querySelector('[data-narrow]');
+    const svg = control && event.target.closest('[data-from] svg:is(.lane-svg, .plot-svg, .chart-svg)');
+    if (!svg || event.button || event.pointerType !== 'mouse') return;
+    const { from, to } = svg.closest('[data-from]').dataset;
+    drag = { box: svg.getBoundingClientRect(), x: event.clientX, from: +from, to: +to, path: control.dataset.narrow };
+  });
+  document.addEventListener('pointermove', (event) => {
+    if (!drag || !drag.mark && Math.abs(event.clientX - drag.x) < 5) return;
+    const { box } = drag;
+    const x = Math.min(Math.max(event.clientX, box.left), box.right);
+    if (!drag.mark) {
+      drag.mark = document.body.appendChild(document.createElement('div'));
+      drag.mark.className = 'drag';
+    }
+    drag.end = x;
+    Object.assign(drag.mark.style, { left: Math.min(x, drag.x) + 'px', width: Math.abs(x - drag.x) + 'px', top: box.top + 'px', height: box.height + 'px' });
+  });
+  document.addEventListener('pointerup', () => {
+    const done = drag && drag.mark && drag;
+    endDrag();
+    if (!done) return;
+    const at = (x) => done.from + (done.to - done.from) * (x - done.box.left) / done.box.width;
+    const ends = [at(done.x), at(done.end)].sort((a, b) => a - b);
+    if (ends[1] - ends[0] < 1000) ends[1] = ends[0] + 1000; // the shortest that pages show
+    addEventListener('click', (event) => { event.preventDefault(); event.stopPropagation(); }, { capture: true, once: true });
+    location.href = done.path + '&from=' + new Date(ends[0]).toISOString() + '&to=' + new Date(ends[1]).toISOString();
+  });
+  document.addEventListener('dragstart', (event) => { if (drag) event.preventDefault(); });
+  document.addEventListener('pointercancel', endDrag);
+  document.addEventListener('keydown', (event) => { if (event.key === 'Escape') endDrag(); });
+  // The control of the time offers the reader's own zone, which the server does not know.
+  const offerZone = (zones) => {
+    const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    if (!own || [...zones.children].some((link) => link.textContent === own)) return;
+    const link = zones.appendChild(document.createElement('a'));
+    link.href = zones.dataset.otherZone + encodeURIComponent(own);
+    link.textContent = own;
+    link.dataset.own = '';
+  };
+
   document.addEventListener('DOMContentLoaded', () => {
+    for (const zones of document.querySelectorAll('[data-other-zone]')) offerZone(zones);
     for (const button of document.querySelectorAll('[data-copy]')) {
       button.hidden = false;
       button.addEventListener('click', () => copy(button));
