@@ -69,6 +69,10 @@ name = "quiet"
 condition = "sum(forge_leader_is_leader) > 100"
 notify = ["hook"]
 
+[[alerts]]
+name = "calm"
+condition = "sum(forge_leader_is_leader) > 100"
+
 [[crons]]
 name = "pulse"
 schedule = "@every 1s"

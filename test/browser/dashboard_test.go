@@ -211,6 +211,7 @@ func sideBySide(receiver *hook) map[string]func(*testing.T, *node) {
 		"no page is forgotten":        checkLinks,
 		"keys":                        checkKeys,
 		"command palette":             checkPalette,
+		"absolute times":              checkTimes,
 		"light and dark":              checkTheme,
 		"pause":                       checkPause,
 		"one stream":                  checkStream,

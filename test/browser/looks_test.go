@@ -42,6 +42,7 @@ var (
 	desktop = screen{"desktop", 1280, 900, nil}
 	phone   = screen{"phone", 375, 812, []chromedp.EmulateViewportOption{chromedp.EmulateMobile}}
 	small   = screen{"small", 320, 568, []chromedp.EmulateViewportOption{chromedp.EmulateMobile}}
+	wide    = screen{"wide", 3840, 2160, nil}
 )
 
 // looks are each page's, in the order in which a tab changes from one to the next.
@@ -91,8 +92,10 @@ func checkLooks(t *testing.T, n *node, pages []page) {
 			wantFits(t, tab, where, look.width)
 			takePicture(t, tab, p.name+"-"+look.name+"-"+look.scheme, look.screen)
 		}
-		do(t, tab, chromedp.EmulateViewport(small.width, small.height, small.emulate...))
-		wantFits(t, tab, p.name+", "+small.name, small.width)
+		for _, s := range []screen{small, wide} {
+			do(t, tab, chromedp.EmulateViewport(s.width, s.height, s.emulate...))
+			wantFits(t, tab, p.name+", "+s.name, s.width)
+		}
 		if eval[bool](t, tab, `document.title === "run" || !!document.querySelector("main :is(b, s, img, script)[onerror], main b > b, main script, main s")`) {
 			t.Errorf("%s has elements that a job wrote", p.name)
 		}

@@ -23,6 +23,7 @@ func tasks() map[string]func(*task) {
 		"why no run at 02:00":                    whyNoRun,
 		"run with arguments":                     runWithArguments,
 		"follow an output":                       followOutput,
+		"silence an alert":                       silenceAnAlert,
 	}
 }
 
@@ -132,4 +133,12 @@ func followOutput(k *task) {
 	before := eval[int](k.T, k.tab, lines)
 	awaitTrue(k.T, k.tab, fmt.Sprintf("%s > %d", lines, before+3))
 	awaitTrue(k.T, k.tab, `(() => { const e = document.querySelector("pre.output"); return e.scrollHeight - e.scrollTop - e.clientHeight < 24 })()`)
+}
+
+func silenceAnAlert(k *task) {
+	k.click(`nav a[href="/alerts"]`)
+	k.click(`#alert-calm a[href="/alerts/calm/silence"]`)
+	k.click("#act-silence button")
+	wantSaid(k.T, k.tab, "calm is silenced.")
+	k.sees("#unsilence-calm button")
 }
