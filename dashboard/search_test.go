@@ -40,6 +40,7 @@ func TestSearchFinds(t *testing.T) {
 	}{
 		{"viewer", "", []string{"/", "/crons", "/jobs"}, []string{"/tokens", "/enqueue", "/jobs/42"}},
 		{"viewer", "lead", []string{"/leaders"}, []string{"/jobs"}},
+		{"viewer", "doctor", []string{"/doctor"}, nil},
 		{"viewer", "backup", []string{"/crons/backup", "/crons?q=backup"}, []string{"/crons/backup#act-pause"}},
 		{"viewer", "42", []string{"/jobs/42"}, []string{"/jobs/42/cancel"}},
 		{"viewer", "#42", []string{"/jobs/42"}, nil},

@@ -101,6 +101,9 @@ func (s *Pages) find(ctx context.Context, f *finder) error {
 	for _, of := range s.sectionsFor("", reader) {
 		pages = f.matching(pages, of.Name, hit{Name: of.Name, Path: of.Path, About: "g " + of.Key})
 	}
+	if s.Doctor != nil {
+		pages = f.matching(pages, "Doctor checks", hit{Name: "Doctor", Path: "/doctor", About: "checks"})
+	}
 	pages = f.matching(pages, "API documentation", hit{Name: "API", Path: web.DocsPath, About: "documentation"})
 	pages = f.matching(pages, "Keys keyboard help", hit{Name: "Keys", Path: "/keys", About: "keyboard shortcuts"})
 	jobs, jobActs, err := s.findJob(ctx, f)
