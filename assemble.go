@@ -44,7 +44,7 @@ func (n *Node) describe(cfg *Config) (nodestore.Node, error) {
 		Slots: cfg.Node.Slots,
 	}
 	if cfg.Node.HasRole(workerRole) {
-		self.Kinds, self.Queues = n.runner.Kinds(), n.runner.Queues()
+		self.Kinds, self.Queues, self.RiverKinds = n.runner.Kinds(), n.runner.Queues(), n.runner.RiverKinds()
 	}
 	sections, hash, err := cfg.ClusterSections()
 	if err != nil {

@@ -3,9 +3,7 @@ package forge
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
-	"strings"
 
 	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/internal/config"
@@ -26,12 +24,13 @@ func (n *Node) diagnose(ctx context.Context) ([]cluster.Finding, error) {
 		}
 		report = read
 	}
-	found := doctor.Examine(doctor.Gather(ctx, n.current.Load(), report.Warnings()))
+	facts := doctor.Gather(ctx, n.current.Load(), report.Warnings())
+	n.addRiverKinds(facts)
+	found := doctor.Examine(facts)
 	if len(invalid) > 0 {
 		found = slices.DeleteFunc(found, func(f doctor.Finding) bool { return f.Check == invalid[0].Check })
 		found = append(invalid, found...)
 	}
-	found = append(found, n.riverKinds()...)
 	findings := make([]cluster.Finding, len(found))
 	for i, f := range found {
 		findings[i] = cluster.Finding{Check: f.Check, Status: string(f.Status), Detail: f.Detail, Remedy: f.Remedy}
@@ -39,18 +38,14 @@ func (n *Node) diagnose(ctx context.Context) ([]cluster.Finding, error) {
 	return findings, ctx.Err()
 }
 
-// riverKinds lists the kinds whose jobs River's client runs instead of forge's executor.
-func (n *Node) riverKinds() []doctor.Finding {
-	kinds := n.runner.RiverKinds()
-	if len(kinds) == 0 {
-		return nil
+// addRiverKinds adds the kinds that have moved to River's client since this node joined.
+func (n *Node) addRiverKinds(facts doctor.Facts) {
+	if facts.Cluster == nil {
+		return
 	}
-	var texts []string
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		texts = append(texts, kind+" ("+kinds[kind]+")")
+	for i, node := range facts.Cluster.Nodes {
+		if node.Incarnation == n.incarnation {
+			facts.Cluster.Nodes[i].RiverKinds = n.runner.RiverKinds()
+		}
 	}
-	return []doctor.Finding{{
-		Check: "executor", Status: doctor.OK,
-		Detail: "River's client runs the jobs of " + strings.Join(texts, ", "),
-	}}
 }

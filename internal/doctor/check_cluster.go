@@ -167,6 +167,22 @@ func checkNodes(f Facts, r *report) {
 	r.orOK("%d running", f.livingNodes())
 }
 
+// checkExecutor reports the kinds whose jobs River's client runs instead of forge's executor, and
+// why.
+func checkExecutor(f Facts, r *report) {
+	reasons := map[string][]string{}
+	for _, node := range f.active() {
+		for kind, reason := range node.RiverKinds {
+			if text := kind + " (" + reason + ")"; !slices.Contains(reasons[text], node.NodeID) {
+				reasons[text] = append(reasons[text], node.NodeID)
+			}
+		}
+	}
+	for _, text := range slices.Sorted(maps.Keys(reasons)) {
+		r.ok("River's client runs the jobs of %s on %s", text, strings.Join(reasons[text], ", "))
+	}
+}
+
 // checkDrift compares the nodes' configurations with the one in force and with this file.
 func checkDrift(f Facts, r *report) {
 	if f.Cluster.InForce == "" {

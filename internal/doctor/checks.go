@@ -51,6 +51,7 @@ var checks = []check{
 	{"lock ids", Facts.hasLocks, checkLocks},
 	{"leaders", Facts.hasTables, checkLeaders},
 	{"nodes", Facts.hasTables, checkNodes},
+	{"executor", Facts.hasTables, checkExecutor},
 	{"drift", Facts.hasLocks, checkDrift},
 	{"failovers", Facts.hasTables, checkFailovers},
 	{"queues", Facts.hasTables, checkQueues},

@@ -19,7 +19,7 @@ func TestReconfigure(t *testing.T) {
 	register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first, Slots: 5, ConfigHash: "one"})
 	edited := nodestore.Node{
 		NodeID: "a", Incarnation: first, Slots: 7, ConfigHash: "two", Kinds: []string{"k"}, Queues: map[string]int{"q": 3},
-		Definitions: map[string]string{"k": "d"}, Capabilities: []string{"gpu"}, Tags: map[string]string{"zone": "eu"},
+		RiverKinds: map[string]string{"k": "it was added with river.AddWorker"}, Definitions: map[string]string{"k": "d"}, Capabilities: []string{"gpu"}, Tags: map[string]string{"zone": "eu"},
 		ConfigRestart: []string{"http.listen"},
 	}
 	if err := nodestore.New(pool).RejectConfig(t.Context(), edited, "2 errors", []string{"x", "y"}); err != nil {

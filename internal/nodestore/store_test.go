@@ -32,7 +32,7 @@ func TestRegisterRoundTrip(t *testing.T) {
 		NodeID: "a", Incarnation: first, Hostname: "h", PID: 7, Version: "v1", TZData: "2025c", APIURL: "http://h", State: nodestore.Active,
 		Roles: []string{"worker"}, Capabilities: []string{"gpu"}, Tags: map[string]string{"zone": "eu"},
 		Kinds: []string{"k"}, Queues: map[string]int{"default": 5}, Slots: 50, ConfigHash: "c",
-		Definitions: map[string]string{"k": "d"}, ConfigRestart: []string{},
+		RiverKinds: map[string]string{"k": "it was added with river.AddWorker"}, Definitions: map[string]string{"k": "d"}, ConfigRestart: []string{},
 	}
 	register(t, pool, want)
 	nodes, err := nodestore.New(pool).Recorded(t.Context())

@@ -31,6 +31,9 @@ type Node struct {
 	Tags         map[string]string `json:"tags"`
 	// Kinds are the job kinds that the node has a worker for.
 	Kinds []string `json:"kinds"`
+	// RiverKinds are the kinds whose jobs River's client runs instead of forge's executor, and
+	// why, as the node knew them when it joined or read its file.
+	RiverKinds map[string]string `json:"river_kinds,omitempty"`
 	// Queues is the maximum number of running jobs on the node, by queue.
 	Queues map[string]int `json:"queues"`
 	// Definitions holds digests of the jobs defined in the node's file, by kind.
