@@ -23,19 +23,21 @@ func (a *app) cronCommand() *cobra.Command {
 
 func (a *app) cronListCommand() *cobra.Command {
 	var where whereFlag
+	var sort sortFlag
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the crons in force", Args: cobra.NoArgs,
 		Example: "  forge cron list -o wide\n  forge cron list --filter 'cron:nightly* is:overdue'",
 		RunE: listed(a, cronColumns, func(ctx context.Context, pool *pgxpool.Pool, _ []string) ([]cronstore.Cron, error) {
 			crons, err := cronstore.New(pool).List(ctx)
-			if err != nil || where.Filter == nil {
-				return crons, err
+			if err != nil {
+				return nil, err
 			}
 			now, err := cronstore.New(pool).Now(ctx)
-			return cronstore.Select(where.Filter, now, crons), err
+			return cronstore.Select(where.Filter, sort.name, now, crons), err
 		}),
 	}
 	where.addTo(cmd.Flags(), cronstore.FilterTable.Keys(), "crons", "cron:nightly* is:overdue next:<1h", "crons.md")
+	sort.addTo(cmd.Flags(), cronstore.Orders.Names())
 	return cmd
 }
 

@@ -77,6 +77,7 @@ func (a *app) deadListCommand() *cobra.Command {
 	var flags deadFlags
 	var jobs bool
 	var limit int
+	var sort sortFlag
 	cmd := &cobra.Command{
 		Use: "list [GROUP]", Short: "List dead letters by kind and error, or the jobs of a group", Args: cobra.MaximumNArgs(1),
 		Example: "  forge dead list\n  forge dead list d28cfe5c16a\n  forge dead list --jobs --kind report --newer-than 1d\n" +
@@ -94,11 +95,13 @@ func (a *app) deadListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				groups = jobstore.DeadOrders.Sort(sort.name, groups)
 				return list(a, groups[:min(len(groups), limit)], deadGroupColumns)
 			})
 		},
 	}
 	flags.register(cmd)
+	sort.addTo(cmd.Flags(), jobstore.DeadOrders.Names())
 	cmd.Flags().BoolVar(&jobs, "jobs", false, "list the jobs, newest first, instead of their groups")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 100, "at most this many")
 	return cmd

@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -33,6 +36,32 @@ func (w *whereFlag) addTo(flags *pflag.FlagSet, keys []filter.Key, rows, example
 
 func (w *whereFlag) addJobs(flags *pflag.FlagSet) {
 	w.addTo(flags, jobstore.Keys, "jobs", "kind:send* node:node-2 took:>10s error:timeout since:2h", "jobs.md")
+}
+
+// sortFlag is the flag --sort of commands on a list with these orders.
+type sortFlag struct {
+	name   string
+	orders []string
+}
+
+// String implements pflag.Value.
+func (s *sortFlag) String() string { return s.name }
+
+// Set implements pflag.Value.
+func (s *sortFlag) Set(text string) error {
+	if !slices.Contains(s.orders, text) {
+		return fmt.Errorf("want one of %s", strings.Join(s.orders, ", "))
+	}
+	s.name = text
+	return nil
+}
+
+// Type implements pflag.Value.
+func (*sortFlag) Type() string { return "order" }
+
+func (s *sortFlag) addTo(flags *pflag.FlagSet, orders []string) {
+	s.orders = orders
+	flags.Var(s, "sort", "order: "+strings.Join(orders, ", "))
 }
 
 // searchJobs returns the newest jobs that match a filter, at most its limit.

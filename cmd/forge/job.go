@@ -25,15 +25,18 @@ func (a *app) jobCommand() *cobra.Command {
 func (a *app) jobListCommand() *cobra.Command {
 	filter := jobstore.Filter{Args: jobstore.WholeArgs}
 	var where whereFlag
+	var sort sortFlag
 	cmd := &cobra.Command{
 		Use: "list", Short: "List jobs, newest first", Args: cobra.NoArgs,
 		Example: "  forge job list --state discarded --kind report\n  forge job list --cron nightly-report -n 5\n" +
-			"  forge job list --filter 'kind:send* took:>10s since:2h'",
+			"  forge job list --filter 'kind:send* took:>10s since:2h'\n" +
+			"  forge job list --sort slowest --filter since:1h",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if filter.State != "" && !slices.Contains(jobStates, filter.State) {
 				return usageError(fmt.Errorf("--state %q: want one of %s", filter.State, strings.Join(jobStates, ", ")))
 			}
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				filter.Sort = jobstore.Sort(sort.name)
 				found, err := searchJobs(ctx, jobstore.New(pool), filter.Narrow(where.Filter))
 				if err != nil {
 					return err
@@ -48,6 +51,7 @@ func (a *app) jobListCommand() *cobra.Command {
 	flags.StringVar(&filter.Queue, "queue", "", "only jobs of this queue")
 	flags.StringVar(&filter.Cron, "cron", "", "only runs of this cron")
 	where.addJobs(flags)
+	sort.addTo(flags, jobstore.Sorts)
 	flags.Int64Var(&filter.BeforeID, "before", 0, "only jobs with a lower id, for the next page")
 	flags.IntVarP(&filter.Limit, "limit", "n", 30, "at most this many")
 	return cmd

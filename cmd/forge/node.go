@@ -22,6 +22,7 @@ func (a *app) nodeCommand() *cobra.Command {
 
 func (a *app) nodeListCommand() *cobra.Command {
 	var where whereFlag
+	var sort sortFlag
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the nodes", Args: cobra.NoArgs,
 		Example: "  forge node list -o wide\n  forge node list --filter 'state:active tag:zone=eu*'",
@@ -30,10 +31,11 @@ func (a *app) nodeListCommand() *cobra.Command {
 			if err != nil {
 				return nil, err
 			}
-			return withDrift(ctx, pool, nodestore.FilterTable.Select(where.Filter, time.Time{}, nodes))
+			return withDrift(ctx, pool, nodestore.Orders.Sort(sort.name, nodestore.FilterTable.Select(where.Filter, time.Time{}, nodes)))
 		}),
 	}
 	where.addTo(cmd.Flags(), nodestore.FilterTable.Keys(), "nodes", "state:active tag:zone=eu*", "operations.md")
+	sort.addTo(cmd.Flags(), nodestore.Orders.Names())
 	return cmd
 }
 

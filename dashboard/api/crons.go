@@ -73,10 +73,10 @@ func (s *API) cronRoutes() []route.Route {
 	}
 	routes := []route.Route{
 		get(s, "/api/v1/crons", route.Operation{
-			ID: "listCrons", Summary: "List the crons by name", About: "Returns the crons that match the filter, by name.",
+			ID: "listCrons", Summary: "List the crons by name", About: "Returns the crons that match the filter, by name. Another order has one page.",
 			Query: slices.Concat([]route.Parameter{
 				route.Text("q", "Only crons with this text in their name or job."), route.Among("is", "Only crons in this state.", cluster.CronFilters...),
-				filterParameter("cron:nightly* next:<1h", cronstore.FilterTable.Keys()),
+				filterParameter("cron:nightly* next:<1h", cronstore.FilterTable.Keys()), sortParameter(cronstore.Orders),
 			}, route.Paged),
 		}, s.listCrons),
 		get(s, "/api/v1/crons/{name}", route.Operation{

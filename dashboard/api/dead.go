@@ -74,15 +74,16 @@ func (s *API) deadRoutes() []route.Route {
 	idOf := func(l jobstore.DeadLetter) int64 { return l.ID }
 	routes := []route.Route{
 		get(s, "/api/v1/dead", route.Operation{
-			ID: "listDeadGroups", Summary: "List the dead letters by kind and error", Query: filters,
+			ID: "listDeadGroups", Summary: "List the dead letters by kind and error", Query: append(slices.Clip(filters), sortParameter(jobstore.DeadOrders)),
 			About: "Returns the dead letters in groups of one kind and one error. The list is complete.",
 		}, func(r *http.Request, q *web.Query) (groups web.List[jobstore.DeadGroup], err error) {
+			sort := cluster.SortOf(q, jobstore.DeadOrders.Names())
 			filter, err := deadFilter(q)
 			if err != nil {
 				return groups, err
 			}
 			found, err := s.Source.Dead.DeadGroups(r.Context(), filter)
-			return web.ListOf(found, ""), err
+			return web.ListOf(jobstore.DeadOrders.Sort(sort, found), ""), err
 		}),
 		paged(s, "/api/v1/dead-letters", route.Operation{
 			ID: "listDeadLetters", Summary: "List the dead letters, newest first", Query: pages,
@@ -107,7 +108,7 @@ func (s *API) deadRoutes() []route.Route {
 			if err != nil {
 				return done, err
 			}
-			return s.ActOnDead(c.Context(), jobstore.Order{Action: action, By: c.by}, filter, body.DryRun)
+			return s.ActOnDead(c.Context(), jobstore.Order{Action: action, By: c.by}, filter, jobstore.Matching{}, body.DryRun)
 		}))
 	}
 	return routes

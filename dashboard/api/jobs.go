@@ -112,6 +112,15 @@ func filterParameter(example string, keys []filter.Key) route.Parameter {
 	return route.Text("filter", "Only those that match all of these terms, such as "+example+". The keys are "+strings.Join(names, ", ")+".")
 }
 
+// sortParameter selects the order of a list.
+func sortParameter[T any](orders filter.Orders[T]) route.Parameter {
+	about := make([]string, len(orders))
+	for i, order := range orders {
+		about[i] = order.Name + " (" + order.About + ")"
+	}
+	return route.Among("sort", "The order: "+strings.Join(about, ", ")+".", orders.Names()...)
+}
+
 // jobsRoute returns the route of the list of jobs.
 func (s *API) jobsRoute() route.Route {
 	return get(s, "/api/v1/jobs", route.Operation{
@@ -120,6 +129,7 @@ func (s *API) jobsRoute() route.Route {
 			route.Among("state", "Only jobs in this state.", cluster.JobStates...), route.Text("kind", "Only jobs of this kind."),
 			route.Text("queue", "Only jobs of this queue."), route.Text("cron", "Only runs of this cron."),
 			filterParameter("kind:send* node:node-2 took:>10s error:timeout since:2h", jobstore.Keys),
+			route.Among("sort", "The order: newest first, slowest first (those that run or ran longest, of the last 100,000 that ended), or waiting: the available jobs, the longest waiting first. Only the newest have further pages.", jobstore.Sorts...),
 			route.Flag("args", "Include the arguments of each job. A page ends early once it has 1 MiB of them."),
 		}, route.PagedByID),
 	}, func(r *http.Request, q *web.Query) (web.List[jobstore.Job], error) {
@@ -226,7 +236,7 @@ func (s *API) actOnAll(action jobstore.Action) func(*call, bulkAsk) (cluster.Bul
 		if body.UpTo < 0 {
 			return done, web.WrongFields(web.WrongField("up_to", "must be the id of a job"))
 		}
-		return s.ActOnAll(c.Context(), jobstore.Order{Action: action, By: c.by}, filter, body.UpTo, body.DryRun)
+		return s.ActOnAll(c.Context(), jobstore.Order{Action: action, By: c.by}, filter, jobstore.Matching{UpTo: body.UpTo}, body.DryRun)
 	}
 }
 

@@ -28,12 +28,12 @@ type LeaderItem struct {
 }
 
 func (s *API) listNodes(r *http.Request, q *web.Query) (nodes web.List[nodestore.Node], err error) {
-	where := cluster.Where(q, nodestore.FilterTable.Keys())
+	where, sort := cluster.Where(q, nodestore.FilterTable.Keys()), cluster.SortOf(q, nodestore.Orders.Names())
 	if err := q.Err(); err != nil {
 		return nodes, err
 	}
 	all, err := s.Source.Nodes.List(r.Context())
-	return web.ListOf(nodestore.FilterTable.Select(where, s.Now(), all), ""), err
+	return web.ListOf(nodestore.Orders.Sort(sort, nodestore.FilterTable.Select(where, s.Now(), all)), ""), err
 }
 
 type transferAsk struct {
@@ -68,7 +68,7 @@ func (s *API) leaderRoutes() []route.Route {
 		get(s, "/api/v1/nodes", route.Operation{
 			ID: "listNodes", Summary: "List the nodes",
 			About: "Returns the nodes that match the filter, with their roles, their capabilities, their slots and their last heartbeat. The list is complete.",
-			Query: []route.Parameter{filterParameter("state:active tag:zone=eu*", nodestore.FilterTable.Keys())},
+			Query: []route.Parameter{filterParameter("state:active tag:zone=eu*", nodestore.FilterTable.Keys()), sortParameter(nodestore.Orders)},
 		}, s.listNodes),
 	}
 	if s.RoleOps == nil {

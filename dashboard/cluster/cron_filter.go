@@ -45,13 +45,15 @@ type CronFilter struct {
 	Is string
 	// Where narrows the filter further.
 	Where *filter.Filter
-	// After selects crons after this name; empty: all.
+	// Sort is one of the orders of cronstore; empty: by name.
+	Sort string
+	// After selects crons after this name; empty: all. Only the list by name has pages.
 	After string
 }
 
 // NewCronFilter returns the filter in the parameters of an address.
 func NewCronFilter(q *web.Query) CronFilter {
-	return CronFilter{Text: q.Values.Get("q"), Is: q.Values.Get("is"), Where: Where(q, cronstore.FilterTable.Keys()), After: q.Values.Get("after")}
+	return CronFilter{Text: q.Values.Get("q"), Is: q.Values.Get("is"), Where: Where(q, cronstore.FilterTable.Keys()), Sort: SortOf(q, cronstore.Orders.Names()), After: q.Values.Get("after")}
 }
 
 // Select returns the crons that match the filter, apart from Is and After.
@@ -74,12 +76,17 @@ func (f CronFilter) Select(now time.Time, crons []cronstore.Outlined) []cronstor
 // name after which the next page begins; empty: this is the last page.
 func (f CronFilter) Page(now time.Time, selected []cronstore.Outlined, limit int) (page []cronstore.Outlined, next string) {
 	page = []cronstore.Outlined{}
+	byName := f.Sort == "" || f.Sort == cronstore.Orders[0].Name
+	selected = cronstore.Orders.Sort(f.Sort, selected)
 	for i := range selected {
-		if selected[i].Name <= f.After || !Matches(f.Is, now, &selected[i]) {
+		if byName && selected[i].Name <= f.After || !Matches(f.Is, now, &selected[i]) {
 			continue
 		}
 		if len(page) == limit {
-			return page, page[limit-1].Name
+			if byName {
+				next = page[limit-1].Name
+			}
+			return page, next
 		}
 		page = append(page, selected[i])
 	}

@@ -42,6 +42,7 @@ func TestCronFilter(t *testing.T) {
 		"at most the limit":       {CronFilter{}, now, 2, []string{"Dump_50%", "held"}},
 		"after a name":            {CronFilter{After: "late"}, now, 9, []string{"new", "off", "stuck"}},
 		"after a removed one":     {CronFilter{After: "gone"}, now, 1, []string{"held"}},
+		"the next first":          {CronFilter{Sort: "next"}, now, 9, []string{"late", "Dump_50%", "stuck", "held", "new", "off"}},
 		"of a job or a name":      {CronFilter{Text: "DUMP"}, now, 9, []string{"Dump_50%", "held", "late"}},
 		"over the space between":  {CronFilter{Text: "late d"}, now, 9, []string{"late"}},
 		"a text is no pattern":    {CronFilter{Text: "p_50%"}, now, 9, []string{"Dump_50%"}},

@@ -24,8 +24,8 @@ var DeadActions = []jobstore.Action{jobstore.Retry, jobstore.Discard}
 // ErrNoSuchGroup answers a request for a group without dead letters.
 var ErrNoSuchGroup = web.Refuse(http.StatusNotFound, "There are no dead letters of that group. They may have been retried, discarded or removed after their retention.")
 
-// ActOnDead applies an action to the dead letters that match a filter.
-func (s *Cluster) ActOnDead(ctx context.Context, order jobstore.Order, filter jobstore.DeadFilter, dryRun bool) (BulkDocument, error) {
+// ActOnDead applies an action to the dead letters that match a filter, as ActOnAll does.
+func (s *Cluster) ActOnDead(ctx context.Context, order jobstore.Order, filter jobstore.DeadFilter, before jobstore.Matching, dryRun bool) (BulkDocument, error) {
 	counted, err := s.DeadLetterOps.CountDead(ctx, filter)
 	done := BulkDocument{Action: order.Action, Jobs: counted.Jobs, DryRun: dryRun}
 	switch {
@@ -41,9 +41,13 @@ func (s *Cluster) ActOnDead(ctx context.Context, order jobstore.Order, filter jo
 
 	}
 	defer s.Dead.Forget(ctx)
-	done.Changed, err = s.DeadLetterOps.ActOnDead(ctx, order, filter, counted)
-	auth.NoteAction(ctx, fmt.Sprintf("ids=%v group=%s kind=%s error=%q older_than=%s newer_than=%s, changed %d",
-		filter.IDs, filter.Group, filter.Kind, filter.Error, filter.OlderThan, filter.NewerThan, done.Changed))
+	done.Changed, err = s.DeadLetterOps.ActOnDead(ctx, order, filter, counted.Among(before))
+	where := ""
+	if filter.Where != nil {
+		where = " filter=" + filter.Where.String()
+	}
+	auth.NoteAction(ctx, fmt.Sprintf("ids=%v group=%s kind=%s error=%q older_than=%s newer_than=%s%s, changed %d",
+		filter.IDs, filter.Group, filter.Kind, filter.Error, filter.OlderThan, filter.NewerThan, where, done.Changed))
 	if err != nil && done.Changed > 0 {
 		err = web.Refuse(http.StatusServiceUnavailable, fmt.Sprintf("The action stopped after %d jobs. Repeat the request to continue.", done.Changed))
 	}

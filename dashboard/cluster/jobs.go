@@ -41,11 +41,20 @@ func Where(q *web.Query, keys []filter.Key) *filter.Filter {
 	return where
 }
 
+// SortOf parses the parameter sort of a list with these orders.
+func SortOf(q *web.Query, orders []string) string {
+	sort := q.Values.Get("sort")
+	if sort != "" && !slices.Contains(orders, sort) {
+		q.Errs = append(q.Errs, fmt.Errorf("sort: found %.60q, want one of %s", sort, strings.Join(orders, ", ")))
+	}
+	return sort
+}
+
 // JobFilter returns the filter of a list of jobs. The parameter filter narrows the others.
 func JobFilter(q *web.Query) jobstore.Filter {
 	return jobstore.Filter{
 		State: q.Values.Get("state"), Kind: q.Values.Get("kind"), Queue: q.Values.Get("queue"), Cron: q.Values.Get("cron"),
-		BeforeID: q.Number("before"), Limit: q.Limit(),
+		Sort: jobstore.Sort(SortOf(q, jobstore.Sorts)), BeforeID: q.Number("before"), Limit: q.Limit(),
 	}.Narrow(Where(q, jobstore.Keys))
 }
 
@@ -56,7 +65,7 @@ const MaxBulk = 20_000
 // CheckBulk rejects filters that no bulk action may have.
 func CheckBulk(action jobstore.Action, filter jobstore.Filter) error {
 	switch {
-	case filter == jobstore.Filter{}:
+	case filter == jobstore.Filter{Sort: filter.Sort}:
 		return web.WrongFields(web.WrongBody("a filter is required: one or more of state, kind, queue, cron and filter"))
 	case filter.State == "":
 		return nil
@@ -134,9 +143,9 @@ type BulkDocument struct {
 	DryRun bool  `json:"dry_run"`
 }
 
-// ActOnAll applies an action to the jobs that match a filter. It leaves jobs with ids above
-// UpTo alone; if UpTo is 0, jobs above the highest counted id.
-func (s *Cluster) ActOnAll(ctx context.Context, order jobstore.Order, filter jobstore.Filter, upTo int64, dryRun bool) (BulkDocument, error) {
+// ActOnAll applies an action to the jobs that match a filter. It leaves those alone that were
+// added or ended after they were counted: by an earlier request or, without one, by this one.
+func (s *Cluster) ActOnAll(ctx context.Context, order jobstore.Order, filter jobstore.Filter, before jobstore.Matching, dryRun bool) (BulkDocument, error) {
 	count := s.CountBulk
 	if dryRun {
 		count = s.JobOps.CountMatching
@@ -149,10 +158,8 @@ func (s *Cluster) ActOnAll(ctx context.Context, order jobstore.Order, filter job
 	if err := CheckBulkCount(order.Action, counted); err != nil {
 		return done, err
 	}
-	if upTo != 0 {
-		counted.UpTo = min(counted.UpTo, upTo)
-		done.UpTo = counted.UpTo
-	}
+	counted = counted.Among(before)
+	done.UpTo = counted.UpTo
 	done.Changed, err = s.JobOps.ActOnAll(ctx, order, filter, counted)
 	auth.NoteAction(ctx, fmt.Sprintf("%s, changed %d", describeFilter(filter), done.Changed))
 	if err != nil && done.Changed > 0 {

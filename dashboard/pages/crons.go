@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -27,8 +28,13 @@ func (b *cronsBody) choose(now time.Time, crons []cronstore.Outlined, filter clu
 	found := filter.Select(now, crons)
 	counts := cluster.CountCrons(now, found)
 	in := func(is string, more ...string) string {
-		return "/crons?" + web.Encode(append([]string{"q", filter.Text, "filter", filter.Where.String(), "is", is}, more...)...)
+		return "/crons?" + web.Encode(append([]string{"q", filter.Text, "filter", filter.Where.String(), "is", is, "sort", filter.Sort}, more...)...)
 	}
+	b.Heads = heads([]head{{Text: "Name"}, {Text: "Schedule"}, {Text: "Last ticks"}, {Text: "Last run"}, {Text: "Late by", Class: "num"}, {Text: "Next run", Class: "num"}},
+		map[string]sortBy{"Name": {"name", "ascending", "By name"}, "Next run": {"next", "ascending", "The next run first"}},
+		cmp.Or(filter.Sort, cronstore.Orders[0].Name), func(sort string) string {
+			return "/crons?" + web.Encode("q", filter.Text, "filter", filter.Where.String(), "is", filter.Is, "sort", sort)
+		})
 	b.Tabs = []tab{{"all", in(""), format.Number(int64(len(found))), filter.Is == ""}}
 	for _, is := range cluster.CronFilters {
 		b.Tabs = append(b.Tabs, tab{is, in(is), format.Number(int64(counts[is])), filter.Is == is})
@@ -141,6 +147,7 @@ type cronsBody struct {
 	base
 	Bar   bar
 	Tabs  []tab
+	Heads []head
 	Crons []cronRow
 	Next  string
 }
@@ -182,6 +189,7 @@ func cronBar(filter cluster.CronFilter, crons []cronstore.Outlined) bar {
 	b := newBar("/crons", filter.Where.String(), cronstore.FilterTable.Keys(), cronFields,
 		map[string][]string{"cron": names, "job": slices.Sorted(maps.Keys(jobs))})
 	b.keep("is", filter.Is)
+	b.keep("sort", filter.Sort)
 	b.Fields = append([]barField{{Name: "q", Label: "Name or job", Value: filter.Text, Example: "backup", About: "A part of the name of the cron or of its job, in any case"}}, b.Fields...)
 	b.Narrowed = b.Narrowed || filter.Text != ""
 	return b

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -23,10 +24,13 @@ const deadGroups = 200
 type deadBody struct {
 	base
 	Bar      bar
+	Heads    []head
 	Notice   string
 	Operates bool
-	Groups   []deadGroupRow
-	Hidden   int
+	// Acts are the buttons for actions on all that match the filter.
+	Acts   []act
+	Groups []deadGroupRow
+	Hidden int
 }
 
 type deadGroupRow struct {
@@ -39,7 +43,7 @@ type deadGroupRow struct {
 }
 
 func (s *Pages) loadDead(ctx context.Context, req *request) (body, error) {
-	said, where := deadNotice(req), pageWhere(req, jobstore.DeadKeys, deadFields)
+	said, where, sort := deadNotice(req), pageWhere(req, jobstore.DeadKeys, deadFields), cluster.SortOf(&req.Query, jobstore.DeadOrders.Names())
 	if err := req.err(); err != nil {
 		return nil, err
 	}
@@ -52,12 +56,28 @@ func (s *Pages) loadDead(ctx context.Context, req *request) (body, error) {
 		return nil, fmt.Errorf("read dead letters: %w", err)
 	}
 	b := deadBody{Bar: deadBar("/dead", where, facts), base: base{name: "Dead letters", beat: s.pulseOf(facts)}, Notice: said, Operates: s.DeadLetterOps != nil && req.may(route.Operator)}
+	groups = jobstore.DeadOrders.Sort(sort, groups)
+	b.Bar.keep("sort", sort)
+	b.Heads = heads([]head{{Text: "Kind"}, {Text: "Error"}, {Text: "Jobs", Class: "num"}, {Text: "First", Class: "num"}, {Text: "Last", Class: "num"}, {Text: "Second round", Class: "num"}},
+		map[string]sortBy{"Kind": {"kind", "ascending", "By kind"}, "Jobs": {"jobs", "descending", "Most jobs first"}, "First": {"oldest", "ascending", "Oldest first"}, "Last": {"newest", "descending", "Newest first"}},
+		cmp.Or(sort, jobstore.DeadOrders[0].Name), func(sort string) string { return "/dead?" + web.Encode("filter", where.String(), "sort", sort) })
+	if b.Operates && where != nil {
+		b.Acts = deadActs("", where, allOf(jobsOf(groups)))
+	}
 	shown := groups[:min(len(groups), deadGroups)]
 	for _, g := range shown {
 		b.Groups = append(b.Groups, newDeadGroupRow(facts.now, g))
 	}
 	b.Hidden = len(groups) - len(shown)
 	return &b, nil
+}
+
+// jobsOf returns how many dead letters are in groups.
+func jobsOf(groups []jobstore.DeadGroup) (jobs int64) {
+	for _, g := range groups {
+		jobs += g.Jobs
+	}
+	return jobs
 }
 
 // deadGroups returns the groups of the dead letters that match a filter.
@@ -98,12 +118,15 @@ func deadNotice(req *request) string {
 // deadGroupBody is one group with its jobs.
 type deadGroupBody struct {
 	base
-	Bar      bar
-	Notice   string
-	Group    deadGroupRow
-	Operates bool
-	Letters  []deadLetterRow
-	Older    string
+	Bar    bar
+	Notice string
+	Group  deadGroupRow
+	// Acts are the buttons for actions on all that match the filter, Picks for those on the
+	// selected ones.
+	Acts, Picks []act
+	Operates    bool
+	Letters     []deadLetterRow
+	Older       string
 }
 
 type deadLetterRow struct {
@@ -136,6 +159,13 @@ func (s *Pages) loadDeadGroup(ctx context.Context, req *request) (body, error) {
 		base:   base{name: "Dead letters of " + group.Kind, beat: s.pulseOf(facts), past: before != 0},
 		Bar:    deadBar(deadPath(group.Group), where, facts),
 		Notice: said, Group: newDeadGroupRow(facts.now, group), Operates: s.DeadLetterOps != nil && req.may(route.Operator),
+	}
+	if b.Operates {
+		b.Picks = picks("/bulk/dead/", cluster.DeadActions)
+	}
+	b.Bar.Keep = append(b.Bar.Keep, fact{"group", group.Group}) // for the form of the selected ones
+	if b.Operates && where != nil {
+		b.Acts = deadActs(group.Group, where, "all that match")
 	}
 	for _, l := range letters {
 		b.Letters = append(b.Letters, deadLetterRow{
@@ -260,7 +290,7 @@ func (s *Pages) formDead(action jobstore.Action) http.HandlerFunc {
 			}
 			filter.IDs = []int64{id}
 		}
-		done, err := s.ActOnDead(r.Context(), jobstore.Order{Action: action, By: auth.RequestOrigin(r, viaPage)}, filter, false)
+		done, err := s.ActOnDead(r.Context(), jobstore.Order{Action: action, By: auth.RequestOrigin(r, viaPage)}, filter, jobstore.Matching{}, false)
 		if err != nil {
 			s.AnswerError(w, r, err)
 			return

@@ -85,7 +85,7 @@ func filterText(f jobstore.Filter) string {
 
 // filterValues encodes a filter and more parameters for an address.
 func filterValues(f jobstore.Filter, more ...string) string {
-	return web.Encode(append([]string{"state", f.State, "kind", f.Kind, "queue", f.Queue, "cron", f.Cron, "filter", f.Where.String()}, more...)...)
+	return web.Encode(append([]string{"state", f.State, "kind", f.Kind, "queue", f.Queue, "cron", f.Cron, "filter", f.Where.String(), "sort", string(f.Sort)}, more...)...)
 }
 
 // bar is the filter bar of a list.
@@ -99,7 +99,35 @@ type bar struct {
 	Keep   []fact
 	Fields []barField
 	Terms  []suggestion
+	// Views are saved filters with their orders.
+	Views []tab
 }
+
+// head is the head of a column. Path leads to the list in its order.
+type head struct {
+	Text, Class, Path, About string
+	// Sorted is how the list is sorted by the column, as aria-sort says it.
+	Sorted string
+}
+
+// heads returns the heads of a table. sorts are the orders that a column stands for, each
+// with how it sorts; in returns the address of the list in an order.
+func heads(columns []head, sorts map[string]sortBy, sort string, in func(string) string) []head {
+	for i, column := range columns {
+		by, ok := sorts[column.Text]
+		if !ok {
+			continue
+		}
+		columns[i].Path, columns[i].About = in(by.name), by.about
+		if by.name == sort {
+			columns[i].Sorted = by.direction
+		}
+	}
+	return columns
+}
+
+// sortBy is the order of a column.
+type sortBy struct{ name, direction, about string }
 
 // barField is a field of the form for those who do not write terms.
 type barField struct {

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -46,8 +47,11 @@ type jobsBody struct {
 	Tabs []tab
 	// CountAge is the age of the numbers in the tabs.
 	CountAge jobCountAge
+	Heads    []head
 	Jobs     []jobRow
 	Older    string
+	// Since is the end of the jobs that were not compared with the slowest ones.
+	Since format.Stamp
 	// Partial reports that the list ends before all jobs were searched.
 	Partial bool
 	// Bar is the whole filter but for the state, which the tabs show.
@@ -57,7 +61,9 @@ type jobsBody struct {
 	// Similar leads to the jobs of kinds that contain the kind of the filter.
 	Similar string
 	// Acts are the buttons for actions on all jobs that match the filter.
-	Acts     []act
+	Acts []act
+	// Picks are the buttons for actions on the selected jobs.
+	Picks    []act
 	Notice   string
 	Enqueues bool
 }
@@ -97,9 +103,15 @@ func (s *Pages) loadJobs(ctx context.Context, req *request) (body, error) {
 	if b.Time, err = s.jobTime(req, filter, facts.now); err != nil {
 		return nil, err
 	}
+	b.Bar.keep("sort", string(filter.Sort))
+	b.Bar.Views = jobViews
+	b.Heads, b.Since = jobHeads(filter), format.NewStamp(format.ModeAgo, facts.now, found.Since)
 	b.Bar.Example = "kind:send* took:>10s since:2h"
 	if showsCounts(filter) {
 		b.CountAge = newJobCountAge(facts.now, counts)
+	}
+	if s.JobOps != nil && req.may(route.Operator) {
+		b.Picks = picks("/bulk/jobs/", jobstore.Actions)
 	}
 	b.Jobs, b.Acts, b.Notice = jobRows(facts.now, found.Jobs, facts.colors), s.bulkActs(req, filter, found), bulkNotice(req)
 	if found.Next != 0 {
@@ -112,6 +124,28 @@ func (s *Pages) loadJobs(ctx context.Context, req *request) (body, error) {
 		b.Similar = "/jobs?" + filterValues(similar.Narrow(search.New(search.Written("kind", "*"+filter.Kind+"*"))))
 	}
 	return &b, nil
+}
+
+// jobViews are the saved views of the jobs.
+var jobViews = []tab{
+	{Name: "Failed in the last hour", Path: "/jobs?" + web.Encode("state", "discarded", "filter", "since:1h")},
+	{Name: "Slowest of the last hour", Path: "/jobs?" + web.Encode("sort", string(jobstore.Slowest), "filter", "since:1h")},
+	{Name: "Longest waiting", Path: "/jobs?" + web.Encode("sort", string(jobstore.Waiting))},
+}
+
+// jobHeads returns the heads of the table of jobs.
+func jobHeads(filter jobstore.Filter) []head {
+	columns := []head{{Text: "Job"}, {Text: "State"}, {Text: "Kind"}, {Text: "Queue"}, {Text: "Cron"}, {Text: "Node"}, {Text: "Attempt", Class: "num"}, {Text: "Took", Class: "num"}, {Text: "When", Class: "num"}}
+	sorts := map[string]sortBy{
+		"Job":  {string(jobstore.Newest), "descending", "Newest first"},
+		"Took": {string(jobstore.Slowest), "descending", "Slowest first"},
+		"When": {string(jobstore.Waiting), "ascending", "Available jobs, the longest waiting first"},
+	}
+	return heads(columns, sorts, cmp.Or(string(filter.Sort), string(jobstore.Newest)), func(sort string) string {
+		sorted := filter
+		sorted.Sort = jobstore.Sort(sort)
+		return "/jobs?" + filterValues(sorted)
+	})
 }
 
 // stateTabs returns tabs that filter the list by state and keep the other filters. The

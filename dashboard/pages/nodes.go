@@ -13,6 +13,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -21,6 +22,7 @@ import (
 type nodesBody struct {
 	base
 	Bar    bar
+	Sorts  []tab
 	Notice string
 	Tiles  []tile
 	Nodes  []nodeRow
@@ -37,7 +39,7 @@ func (s *Pages) loadNodes(ctx context.Context, req *request) (body, error) {
 	if err != nil {
 		return nil, err
 	}
-	where := pageWhere(req, nodestore.FilterTable.Keys(), nodeFields)
+	where, sort := pageWhere(req, nodestore.FilterTable.Keys(), nodeFields), cluster.SortOf(&req.Query, nodestore.Orders.Names())
 	if err := req.err(); err != nil {
 		return nil, err
 	}
@@ -46,11 +48,23 @@ func (s *Pages) loadNodes(ctx context.Context, req *request) (body, error) {
 	if hash := facts.reverted(); hash != "" {
 		b.Reverted = &remark{revertedHeadline(facts.nodes) + ": " + facts.differs[hash] + ".", facts.applyPath}
 	}
+	for _, order := range nodestore.Orders {
+		b.Sorts = append(b.Sorts, tab{order.Name, "/nodes?" + web.Encode("filter", where.String(), "sort", order.Name), "", order.Name == cmp.Or(sort, nodestore.Orders[0].Name)})
+	}
+	b.Bar.keep("sort", sort)
+	place := map[string]int{}
+	for i, n := range nodestore.Orders.Sort(sort, facts.nodes) {
+		place[n.NodeID] = i
+	}
 	byID := map[string]nodestore.Node{}
 	for _, n := range nodestore.FilterTable.Select(where, facts.now, facts.nodes) {
 		byID[n.NodeID] = n
 	}
-	for _, row := range nodeRows(facts, s.Self) {
+	rows := nodeRows(facts, s.Self)
+	if sort != "" {
+		slices.SortStableFunc(rows, func(a, b nodeRow) int { return place[a.Node.ID] - place[b.Node.ID] })
+	}
+	for _, row := range rows {
 		node, matches := byID[row.Node.ID]
 		if !matches {
 			continue

@@ -101,7 +101,7 @@ var pageKinds = map[string]pageKind{
 	"overview": {"overview", []string{"span"}, []string{"health", "leaders", "lanes", "history", "nodes", "coming", "failures", "crons", "jobs"}, (*Pages).loadOverview},
 	"leaders":  {"leaders", append([]string{"role", "at", "did", "of", "target"}, window.Keys...), []string{"cards", "lanes", "failovers", "failtable", "history", "events"}, (*Pages).loadLeaders},
 	"incident": {"incident", []string{"role", "term"}, []string{"report"}, (*Pages).loadIncident},
-	"nodes":    {"nodes", append([]string{"did", "node", "filter"}, nodeFields...), []string{"tiles", "list"}, (*Pages).loadNodes},
+	"nodes":    {"nodes", append([]string{"did", "node", "filter", "sort"}, nodeFields...), []string{"tiles", "list"}, (*Pages).loadNodes},
 	"apply":    {"apply", nil, nil, (*Pages).loadApply},
 	"configs":  {"configs", []string{"before", "did"}, []string{"list"}, (*Pages).loadConfigs},
 	"config":   {"config", []string{"hash", "from"}, nil, (*Pages).loadConfig},
@@ -112,11 +112,11 @@ var pageKinds = map[string]pageKind{
 	"transfer": {"move", []string{"role"}, nil, loadHandOver(true)},
 	"drain":    {"move", []string{"node"}, nil, loadDrain(true)},
 	"undrain":  {"move", []string{"node"}, nil, loadDrain(false)},
-	"crons":    {"crons", append([]string{"q", "is", "filter", "after"}, cronFields...), []string{"tabs", "list"}, (*Pages).loadCrons},
+	"crons":    {"crons", append([]string{"q", "is", "filter", "sort", "after"}, cronFields...), []string{"tabs", "list"}, (*Pages).loadCrons},
 	"cron":     {"cron", []string{"name", "before", "after", "outcome", "at", "did", "n", "job", "span", "from", "to", "zone"}, []string{"facts", "ticks"}, (*Pages).loadCron},
 	"trigger":  {"trigger", []string{"name", "at", "raw"}, nil, (*Pages).loadTrigger},
 	"backfill": {"backfill", []string{"name", "from", "to", "limit"}, nil, (*Pages).loadBackfill},
-	"jobs":     {"jobs", slices.Concat([]string{"state", "filter", "before", "did", "n"}, window.Keys, jobFields), []string{"tabs", "acts", "list"}, (*Pages).loadJobs},
+	"jobs":     {"jobs", slices.Concat([]string{"state", "filter", "sort", "before", "did", "n"}, window.Keys, jobFields), []string{"tabs", "acts", "list"}, (*Pages).loadJobs},
 	"job":      {"job", []string{"id", "attempt", "find", "wrap", "times", "did"}, []string{"facts", "placement", "attempts", "output"}, (*Pages).loadJob},
 	"activity": {"activity", append([]string{"filter", "before"}, activityFields...), []string{"list"}, (*Pages).loadActivity},
 	"queues":   {"queues", []string{"did", "queue"}, []string{"list", "limits"}, (*Pages).loadQueues},
@@ -138,10 +138,12 @@ var pageKinds = map[string]pageKind{
 	"bulkretry":   {"bulkact", bulkKeys, nil, loadBulk(jobstore.Retry)},
 	"bulkdiscard": {"bulkact", bulkKeys, nil, loadBulk(jobstore.Discard)},
 
-	"dead":        {"dead", append([]string{"did", "n", "filter"}, deadFields...), []string{"list"}, (*Pages).loadDead},
-	"deadgroup":   {"deadgroup", append([]string{"group", "before", "did", "n", "filter"}, deadFields...), []string{"facts", "letters"}, (*Pages).loadDeadGroup},
-	"deadretry":   {"deadact", []string{"group", "id"}, nil, loadDeadAct(jobstore.Retry)},
-	"deaddiscard": {"deadact", []string{"group", "id"}, nil, loadDeadAct(jobstore.Discard)},
+	"dead":            {"dead", append([]string{"did", "n", "filter", "sort"}, deadFields...), []string{"acts", "list"}, (*Pages).loadDead},
+	"bulkdeadretry":   {"bulkdead", append([]string{"group", "filter", "id"}, deadFields...), nil, loadBulkDead(jobstore.Retry)},
+	"bulkdeaddiscard": {"bulkdead", append([]string{"group", "filter", "id"}, deadFields...), nil, loadBulkDead(jobstore.Discard)},
+	"deadgroup":       {"deadgroup", append([]string{"group", "before", "did", "n", "filter"}, deadFields...), []string{"facts", "letters"}, (*Pages).loadDeadGroup},
+	"deadretry":       {"deadact", []string{"group", "id"}, nil, loadDeadAct(jobstore.Retry)},
+	"deaddiscard":     {"deadact", []string{"group", "id"}, nil, loadDeadAct(jobstore.Discard)},
 }
 
 // beatKind is the stream of forms and confirmation pages. It does not change their content,
@@ -173,7 +175,7 @@ func (s *Pages) loadBeat(ctx context.Context, _ *request) (body, error) {
 	return &base{beat: s.pulseOf(facts)}, nil
 }
 
-var bulkKeys = []string{"state", "kind", "queue", "cron", "filter"}
+var bulkKeys = []string{"state", "kind", "queue", "cron", "filter", "sort", "id"}
 
 // request holds the parameters of a page. A stream uses one request for all its reads, so
 // the request also caches the output that was read so far.
@@ -194,12 +196,12 @@ func (r *request) may(need access.Scope) bool { return r.scope == "" || r.scope.
 func newRequest(r *http.Request, kind pageKind) *request {
 	asked, values := r.URL.Query(), url.Values{}
 	for _, key := range kind.keys {
-		value := r.PathValue(key)
-		if value == "" {
-			value = asked.Get(key)
+		given := asked[key]
+		if value := r.PathValue(key); value != "" {
+			given = []string{value}
 		}
-		if value != "" {
-			values.Set(key, value)
+		if given = slices.DeleteFunc(given, func(value string) bool { return value == "" }); len(given) > 0 {
+			values[key] = given
 		}
 	}
 	return &request{Query: web.Query{Path: r.URL.EscapedPath(), Values: values}, scope: auth.CallerOf(r.Context()).Scope}

@@ -67,7 +67,8 @@ func (s *Pages) Routes() []route.Route {
 	}
 	if s.DeadLetterOps != nil {
 		for _, action := range cluster.DeadActions {
-			routes = append(routes, route.Route{Path: "/dead/{group}/" + string(action), Get: s.page("dead" + string(action)), Post: s.formDead(action), Read: route.Operator, Write: route.Operator})
+			routes = append(routes, route.Route{Path: "/bulk/dead/" + string(action), Get: s.page("bulkdead" + string(action)), Post: s.formBulkDead(action), Read: route.Operator, Write: route.Operator},
+				route.Route{Path: "/dead/{group}/" + string(action), Get: s.page("dead" + string(action)), Post: s.formDead(action), Read: route.Operator, Write: route.Operator})
 		}
 	}
 	return routes

@@ -1,7 +1,6 @@
 package cronstore
 
 import (
-	"slices"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/filter"
@@ -69,11 +68,35 @@ var FilterTable = filter.Table[Outlined]{
 	},
 }
 
-// Select returns the crons that match a filter.
-func Select(where *filter.Filter, now time.Time, crons []Cron) []Cron {
-	return slices.DeleteFunc(slices.Clone(crons), func(c Cron) bool {
-		return len(FilterTable.Select(where, now, []Outlined{c.outline()})) == 0
-	})
+// Orders declares the orders of crons.
+var Orders = filter.Orders[Outlined]{
+	{Name: "name", About: "by name"},
+	{Name: "next", About: "the next tick first; paused crons and those without a tick last", Compare: func(a, b *Outlined) int {
+		if order := last(a) - last(b); order != 0 || last(a) == 1 {
+			return order
+		}
+		return a.NextTick.Compare(b.NextTick)
+	}},
+}
+
+func last(o *Outlined) int {
+	if o.Paused || o.NextTick.IsZero() {
+		return 1
+	}
+	return 0
+}
+
+// Select returns the crons that match a filter, in an order of Orders.
+func Select(where *filter.Filter, order string, now time.Time, crons []Cron) []Cron {
+	outlined, at := make([]Outlined, len(crons)), map[string]int{}
+	for i := range crons {
+		outlined[i], at[crons[i].Name] = crons[i].outline(), i
+	}
+	found := []Cron{}
+	for _, o := range Orders.Sort(order, FilterTable.Select(where, now, outlined)) {
+		found = append(found, crons[at[o.Name]])
+	}
+	return found
 }
 
 // outline returns the part of the cron by which lists are filtered.

@@ -53,3 +53,17 @@ func TestTableSelects(t *testing.T) {
 		}
 	}
 }
+
+func TestOrdersSort(t *testing.T) {
+	t.Parallel()
+	orders := Orders[string]{{Name: "usual"}, {Name: "length", Compare: func(a, b *string) int { return len(*a) - len(*b) }}}
+	rows := []string{"ccc", "a", "bb", "d"}
+	for name, want := range map[string][]string{"": rows, "usual": rows, "nothing": rows, "length": {"a", "d", "bb", "ccc"}} {
+		if diff := cmp.Diff(want, orders.Sort(name, rows)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", name, diff)
+		}
+	}
+	if diff := cmp.Diff([]string{"usual", "length"}, orders.Names()); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+}

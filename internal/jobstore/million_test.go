@@ -129,15 +129,17 @@ func TestNoStatementReadsTheWholeTable(t *testing.T) {
 				}
 			}
 		}, 1500},
-		"list":           {func(ctx context.Context) error { return second(store.List(ctx, Filter{})) }, 100},
-		"list available": {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "available", Limit: 5})) }, 2000},
-		"list running":   {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "running"})) }, 2000},
-		"list scheduled": {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "scheduled"})) }, 2000},
-		"list retryable": {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "retryable"})) }, 2000},
-		"list pending":   {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "pending"})) }, 2000},
-		"list cancelled": {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "cancelled"})) }, 2000},
-		"list discarded": {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "discarded"})) }, 2000},
-		"list completed": {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "completed"})) }, 2000},
+		"list":            {func(ctx context.Context) error { return second(store.List(ctx, Filter{})) }, 100},
+		"list available":  {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "available", Limit: 5})) }, 2000},
+		"list running":    {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "running"})) }, 2000},
+		"list scheduled":  {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "scheduled"})) }, 2000},
+		"list retryable":  {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "retryable"})) }, 2000},
+		"list pending":    {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "pending"})) }, 2000},
+		"list cancelled":  {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "cancelled"})) }, 2000},
+		"list discarded":  {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "discarded"})) }, 2000},
+		"list completed":  {func(ctx context.Context) error { return second(store.List(ctx, Filter{State: "completed"})) }, 2000},
+		"slowest":         {func(ctx context.Context) error { return second(store.Search(ctx, Filter{Sort: Slowest})) }, 4*all + 500},
+		"longest waiting": {func(ctx context.Context) error { return second(store.Search(ctx, Filter{Sort: Waiting})) }, 2000},
 		"cron runs": {func(ctx context.Context) error {
 			batch := &pgx.Batch{}
 			BatchCronRuns(batch, []string{"nightly"}, []int64{0}, func(CronRuns) {})

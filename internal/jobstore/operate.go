@@ -94,6 +94,17 @@ type Matching struct {
 	AsOf time.Time
 }
 
+// Among returns the jobs that were also counted before, if anything was.
+func (m Matching) Among(before Matching) Matching {
+	if before.UpTo != 0 {
+		m.UpTo = min(m.UpTo, before.UpTo)
+	}
+	if !before.AsOf.IsZero() {
+		m.AsOf = before.AsOf
+	}
+	return m
+}
+
 // addTo adds the conditions that a job was counted.
 func (m Matching) addTo(c *conditions) {
 	c.add("id <= $$", m.UpTo)

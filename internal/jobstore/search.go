@@ -13,8 +13,12 @@ import (
 // Found is a page of a list of jobs.
 type Found struct {
 	Jobs []Job
-	// Next is the BeforeID of the next page; 0: this is the last one.
+	// Next is the BeforeID of the next page; 0: this is the last one. Only the newest jobs
+	// have pages.
 	Next int64
+	// Since is the end of the jobs that were not compared with the slowest ones, because too
+	// many have ended after it; zero: all were.
+	Since time.Time
 }
 
 const (
@@ -45,9 +49,19 @@ LIMIT %d`
 
 // Search returns a page of the jobs that match a filter, the newest first. It reads the jobs
 // that the indexes find if they are few. Otherwise it reads the newest jobs, in parts, for a
-// limited time: a page may then hold fewer jobs than the limit although others follow.
+// limited time: a page may then hold fewer jobs than the limit although others follow. Of
+// other orders it returns the first jobs.
 func (s *Store) Search(ctx context.Context, f Filter) (found Found, err error) {
 	limit := min(cmp.Or(f.Limit, defaultLimit), maxLimit)
+	switch f.Sort {
+	case Slowest:
+		return s.slowest(ctx, f, limit)
+	case Waiting:
+		return s.longestWaiting(ctx, f, limit)
+	case "", Newest:
+	default:
+		return found, fmt.Errorf("sort jobs: unknown order %q", f.Sort)
+	}
 	few, err := s.findsFew(ctx, f)
 	switch {
 	case err != nil:

@@ -2,6 +2,7 @@ package jobstore_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,6 +103,72 @@ func TestSearch(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, ids); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+func TestSearchSorts(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	insertForSearch(t, pool)
+	exec(t, pool, `
+		INSERT INTO river_job (id, args, kind, queue, priority, state, max_attempts, scheduled_at)
+		VALUES (11, '{}', 'report', 'a', 2, 'available', 1, now() - interval '2 h'), (12, '{}', 'report', 'b', 1, 'available', 1, now() - interval '3 h'),
+		       (13, '{}', 'send_mail', 'a', 1, 'available', 1, now() - interval '1 h'), (14, '{}', 'send_mail', 'a', 1, 'available', 1, now() - interval '4 h')`)
+	for text, want := range map[string][]int64{
+		"slowest ":                              {5, 2, 3, 4, 1},
+		"slowest since:2h":                      {5, 2, 3},
+		"slowest since:2h state:completed":      {2},
+		"slowest until:2h":                      {4, 1},
+		"slowest kind:send*":                    {2, 3, 1},
+		"slowest cron:nightly-2":                {2},
+		"slowest queue:default":                 {3, 4},
+		"slowest state:running state:discarded": {5, 3},
+		"slowest state:scheduled":               nil,
+		"waiting ":                              {14, 12, 11, 13},
+		"waiting kind:report":                   {12, 11},
+		"waiting queue:a kind:send*":            {14, 13},
+		"waiting state:completed":               nil,
+		"newest kind:send_mail state:available": {14, 13},
+	} {
+		sort, terms, _ := strings.Cut(text, " ")
+		f := where(t, terms)
+		f.Sort = jobstore.Sort(sort)
+		for _, limit := range []int{0, 2} {
+			f.Limit = limit
+			found, err := jobstore.New(pool).Search(t.Context(), f)
+			var ids []int64
+			for _, job := range found.Jobs {
+				ids = append(ids, job.ID)
+			}
+			if limit != 0 {
+				want = want[:min(len(want), limit)]
+			}
+			if diff := cmp.Diff(want, ids); diff != "" || err != nil || !found.Since.IsZero() {
+				t.Errorf("%q: %v, since %v (-want +got):\n%s", text, err, found.Since, diff)
+			}
+		}
+	}
+	if _, err := jobstore.New(pool).Search(t.Context(), jobstore.Filter{Sort: "random"}); err == nil {
+		t.Error("it knows an order that it does not have")
+	}
+}
+
+// The slowest of many jobs are those of the newest ones.
+func TestSlowestOfMany(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	exec(t, pool, `
+		INSERT INTO river_job (id, args, kind, state, max_attempts, attempted_at, finalized_at)
+		SELECT i, '{}', 'k' || i % 2, 'completed', 1, now() - i * interval '2 ms', now() - i * interval '1 ms'
+		FROM generate_series(1, 100100) AS i`)
+	exec(t, pool, `VACUUM ANALYZE river_job`)
+	for text, want := range map[string]int64{"": 100000, "kind:k1": 99999, "until:99s": 100100} {
+		f := where(t, text)
+		f.Sort, f.Limit = jobstore.Slowest, 1
+		found, err := jobstore.New(pool).Search(t.Context(), f)
+		if err != nil || len(found.Jobs) != 1 || found.Jobs[0].ID != want || found.Since.IsZero() != (text == "until:99s") {
+			t.Errorf("%q: %+v, %v, want job %d", text, found, err, want)
 		}
 	}
 }

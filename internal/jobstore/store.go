@@ -33,6 +33,8 @@ type Filter struct {
 	Cron  string
 	// Where narrows the filter further; only Search and the actions in bulk use it.
 	Where *filter.Filter
+	// Sort is the order of a search; List and the actions in bulk ignore it.
+	Sort Sort
 	// BeforeID continues a list: only jobs with lower ids.
 	BeforeID int64
 	Limit    int

@@ -25,6 +25,16 @@ var FilterTable = filter.Table[Node]{
 	}),
 }
 
+// Orders declares the orders of nodes.
+var Orders = filter.Orders[Node]{
+	{Name: "name", About: "by id"},
+	{Name: "load", About: "the highest share of slots in use first", Compare: func(a, b *Node) int {
+		return b.Running*max(a.Slots, 1) - a.Running*max(b.Slots, 1)
+	}},
+	{Name: "started", About: "the newest process first", Compare: func(a, b *Node) int { return b.StartedAt.Compare(a.StartedAt) }},
+	{Name: "heartbeat", About: "the oldest heartbeat first", Compare: func(a, b *Node) int { return a.LastHeartbeatAt.Compare(b.LastHeartbeatAt) }},
+}
+
 func text(name, example, about string, texts func(*Node) []string) filter.Column[Node] {
 	return filter.Column[Node]{
 		Key:   filter.Key{Name: name, Example: example, About: about},

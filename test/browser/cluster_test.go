@@ -79,6 +79,7 @@ func startNodes(t *testing.T, receiver string, ids ...string) []*node {
 	first = started[0]
 	nodes.Eventually(t, waitTimeout, "every role is led and a job ran", func() bool { return led(first) == 3 && lastJob(first) != 0 })
 	first.addDeadLetters(t)
+	first.addJobs(t)
 	first.makeToken(t, "reader", "viewer") // what the page of the tokens shows
 	return started
 }

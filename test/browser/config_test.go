@@ -42,6 +42,11 @@ kind = "shell"
 command = ["false"]
 retry = { max_attempts = 1 }
 
+[jobs.fallen]
+kind = "shell"
+command = ["false"]
+retry = { max_attempts = 1 }
+
 [jobs.lasting]
 kind = "shell"
 command = ["false"]

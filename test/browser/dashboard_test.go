@@ -225,6 +225,7 @@ func sideBySide(receiver *hook) map[string]func(*testing.T, *node) {
 		"many jobs":                   checkBulk,
 		"tenures beside nodes":        checkTenures,
 		"filter":                      checkFilter,
+		"selection":                   checkSelection,
 		"time":                        checkTime,
 		"queues":                      checkQueues,
 		"dead letters":                checkDead,

@@ -18,6 +18,8 @@ const mostClicks = 4
 // overview and moves on by clicks alone.
 func tasks() map[string]func(*task) {
 	return map[string]func(*task){
+		"retry 20 of 120 dead letters":           retryTwentyOfMany,
+		"find the slowest jobs of the last hour": slowestOfTheHour,
 		"pause a cron and undo it":               pauseAndUndo,
 		"who led yesterday, and what a gap cost": whatAGapCost,
 		"why no run at 02:00":                    whyNoRun,

@@ -48,7 +48,7 @@ func (f Dead) CountDead(_ context.Context, filter jobstore.DeadFilter) (m jobsto
 	case filter.Kind == "vast":
 		m.Jobs = 20_001
 	case filter.Group == "" || filter.Group == DeadGroup:
-		m.Jobs = 2
+		m = jobstore.Matching{Jobs: 2, UpTo: 42, AsOf: Epoch}
 	}
 	f.Mu.Lock()
 	defer f.Mu.Unlock()

@@ -188,10 +188,12 @@
 
   // Lists whose rows move wait while the pointer is over them: nothing jumps away
   // from under it. What comes meanwhile is shown when it leaves.
+  // So do those with selected rows.
   const held = new Map();
+  const rests = (part) => pointer && part.matches(':hover') || part.querySelector('.pick :checked');
   const deliver = (name, event, listener) => {
     const part = document.querySelector('[data-steady][sse-swap="' + name + '"]');
-    if (part && pointer && part.matches(':hover')) held.set(part, () => listener(event));
+    if (part && rests(part)) held.set(part, () => listener(event));
     else { held.delete(part); steadily(() => listener(event)); }
   };
   // What is under the pointer stays there when something above it grows or shrinks.
@@ -210,7 +212,7 @@
   };
   const release = () => {
     if (paused) return;
-    for (const [part, shown] of held) if (!part.matches(':hover')) { held.delete(part); shown(); }
+    for (const [part, shown] of held) if (!rests(part)) { held.delete(part); shown(); }
   };
   document.addEventListener('pointerover', release);
   document.documentElement.addEventListener('pointerleave', release);
@@ -271,6 +273,24 @@
     else return;
     event.preventDefault();
   });
+
+  // The box in the head selects all rows, and shift selects those between two.
+  let picked = null;
+  const pick = (event) => {
+    const box = event.target.closest('.pick input');
+    if (!box) return;
+    const boxes = [...box.closest('table').querySelectorAll('tbody .pick input')];
+    if ('all' in box.dataset) boxes.forEach((other) => { other.checked = box.checked; });
+    else if (event.shiftKey && boxes.includes(picked)) {
+      const [from, to] = [boxes.indexOf(picked), boxes.indexOf(box)].sort((a, b) => a - b);
+      boxes.slice(from, to + 1).forEach((other) => { other.checked = box.checked; });
+    }
+    picked = box;
+    release();
+  };
+  document.addEventListener('click', pick);
+  const offerAll = () => { for (const box of document.querySelectorAll('[data-all]')) box.parentElement.hidden = false; };
+  document.addEventListener('htmx:afterSwap', offerAll);
 
   // The filter suggests terms for its last word; a list of its own completes whole values only.
   const suggest = (field) => {
@@ -375,6 +395,7 @@
       button.addEventListener('click', () => copy(button));
     }
     for (const field of document.querySelectorAll('[data-terms]')) suggest(field);
+    offerAll();
     if (location.hash === '#q') search();
     const conn = byId('conn');
     if (conn) conn.addEventListener('click', pause);
