@@ -13,7 +13,10 @@
 // what processor time the node spends meanwhile, beside that of the same time without
 // them.
 //
-// It prints a table and, as the last line, one JSON object.
+// Of lists by each term of the filters and in each order, it takes the time to the first byte
+// alone, five times as often.
+//
+// It prints tables and, as the last line, one JSON object.
 package main
 
 import (
@@ -23,6 +26,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -62,11 +66,11 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.n, "n", 20, "how often each page is asked for")
 	flags.IntVar(&o.streams, "streams", streamsOfOne, "how many pages are open at once; 0: none")
 	flags.DurationVar(&o.length, "for", 20*time.Second, "for how `long` they are open")
-	flags.StringVar(&paths, "paths", defaultPaths, "comma-separated `list` of pages")
+	flags.StringVar(&paths, "paths", defaultPaths, "comma-separated `list` of pages; empty: only lists are measured")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	o.url, o.paths = strings.TrimSuffix(o.url, "/"), strings.Split(paths, ",")
+	o.url, o.paths = strings.TrimSuffix(o.url, "/"), slices.DeleteFunc(strings.Split(paths, ","), func(path string) bool { return path == "" })
 	if o.n < 1 || o.streams < 0 || o.streams > streamsOfOne || o.length < time.Second || o.jobs < 0 || o.crons < 0 {
 		return o, errors.New("want n of 1 or more, 0 to 32 streams, no fewer than 0 jobs and crons, and a second or more")
 	}
@@ -106,6 +110,10 @@ func measure(ctx context.Context, o options, stdout io.Writer, say func(string, 
 		return err
 	}
 	if err := printPages(stdout, pages, result); err != nil {
+		return err
+	}
+	say("lists")
+	if err := measureLists(ctx, o, stdout, result); err != nil {
 		return err
 	}
 	if o.streams > 0 {

@@ -39,6 +39,9 @@ func (p *page) paint(share float64) float64     { return rig.Quantile(p.paints, 
 func (p *page) again(share float64) float64     { return rig.Quantile(p.revisits, share) }
 
 func measurePages(ctx context.Context, o options, say func(string, ...any)) ([]*page, error) {
+	if len(o.paths) == 0 {
+		return nil, nil
+	}
 	chromium, err := browser.Start(ctx)
 	if err != nil {
 		return nil, err
