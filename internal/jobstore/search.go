@@ -29,7 +29,7 @@ const (
 	// begins no further statement after searchTime: Next continues it, even if nothing was
 	// found.
 	searchWindow = 20_000
-	searchTime   = 100 * time.Millisecond
+	searchTime   = 60 * time.Millisecond
 )
 
 const estimateSQL = `EXPLAIN (FORMAT JSON) SELECT FROM river_job WHERE %s`

@@ -61,7 +61,7 @@ WHERE id = ANY (ARRAY (
     SELECT id
     FROM (SELECT id, ` + lastAttemptTook + ` AS took FROM river_job WHERE ` + isCompleted + ` AND @matches
           UNION ALL SELECT id, ` + lastAttemptTook + ` FROM river_job WHERE forge_state IN ('cancelled', 'discarded') AND @matches
-          UNION ALL SELECT id, ` + lastAttemptTook + ` FROM river_job WHERE ` + isRunning + ` AND @matches) AS compared
+          UNION ALL SELECT id, ` + lastAttemptTook + ` FROM river_job WHERE ` + isRunning + ` AND @running) AS compared
     WHERE took IS NOT NULL
     ORDER BY took DESC, id DESC
     LIMIT @limit))
@@ -91,13 +91,13 @@ LIMIT @limit`
 // find few. Otherwise it compares the newest that ended.
 func (s *Store) slowest(ctx context.Context, f Filter, limit int) (found Found, err error) {
 	c := &conditions{}
-	if f.State != "" {
-		c.add(amongStates([]string{f.State}))
+	c.addStates(f)
+	for _, t := range f.Where.Of("since") {
+		c.addInstant(t, "finalized_at >= $$")
 	}
-	if states := statesIn(f.Where); len(states) > 0 {
-		c.add(amongStates(states))
+	for _, t := range f.Where.Of("until") {
+		c.addInstant(t, "finalized_at <= $$")
 	}
-	c.addTimes(f.Where, "(finalized_at >= $$ OR finalized_at IS NULL)")
 	few, err := s.findsFew(ctx, Filter{Kind: f.Kind, Queue: f.Queue, Cron: f.Cron})
 	if err != nil {
 		return found, err
@@ -110,13 +110,23 @@ func (s *Store) slowest(ctx context.Context, f Filter, limit int) (found Found, 
 		}
 		if edge != nil {
 			found.Since = edge.UTC()
-			c.add("(finalized_at > $$ OR finalized_at IS NULL)", *edge)
+			c.add("finalized_at > $$", *edge)
 		}
 	}
 	c.addExact(Filter{Cron: f.Cron})
 	c.addLossy(f)
 	c.addOthers(f.Where)
-	found.Jobs, err = s.sorted(ctx, f, c.in(slowestSQL, limit), c)
+	running := &conditions{before: len(c.args)}
+	running.addStates(f)
+	running.addExact(Filter{Cron: f.Cron})
+	running.addLossy(f)
+	running.addOthers(f.Where)
+	if len(f.Where.Of("until")) > 0 {
+		running.add("false")
+	}
+	sql := strings.ReplaceAll(c.in(slowestSQL, limit), "@running", running.String())
+	c.args = append(c.args, running.args...)
+	found.Jobs, err = s.sorted(ctx, f, sql, c)
 	return found, err
 }
 

@@ -103,16 +103,21 @@ func (c *conditions) planned() []any {
 
 // addExact adds the conditions whose indexes find single jobs.
 func (c *conditions) addExact(f Filter) {
+	c.addStates(f)
+	if f.Cron != "" {
+		c.add(ofCron+" = $$)", f.Cron)
+	}
+	c.addTimes(f.Where, endedSince)
+}
+
+// addStates adds the conditions on the state.
+func (c *conditions) addStates(f Filter) {
 	if f.State != "" {
 		c.add(amongStates([]string{f.State}))
 	}
 	if states := statesIn(f.Where); len(states) > 0 {
 		c.add(amongStates(states))
 	}
-	if f.Cron != "" {
-		c.add(ofCron+" = $$)", f.Cron)
-	}
-	c.addTimes(f.Where, endedSince)
 }
 
 // addTimes adds the conditions on the end of jobs, with one for since.
@@ -121,7 +126,7 @@ func (c *conditions) addTimes(where *filter.Filter, since string) {
 		c.addInstant(t, since)
 	}
 	for _, t := range where.Of("until") {
-		c.addInstant(t, "finalized_at <= $$")
+		c.addInstant(t, endedUntil)
 	}
 }
 
@@ -150,6 +155,9 @@ const ofCron = "(metadata ? 'forge:cron' AND metadata ->> 'forge:cron'"
 const endedSince = `(finalized_at >= $$ AND forge_state IS NULL OR finalized_at >= $$ AND forge_state IN ('cancelled', 'discarded')
        OR ` + isOpen + ` OR ` + isDue + ` OR forge_state = 'pending')`
 
+// endedUntil does so too.
+const endedUntil = `(finalized_at <= $$ AND forge_state IS NULL OR finalized_at <= $$ AND forge_state IN ('cancelled', 'discarded'))`
+
 // addInstant adds a condition on an instant, which may occur several times.
 func (c *conditions) addInstant(t filter.Term, sql string) {
 	instant, arg := "$$::timestamptz", any(t.At)
@@ -161,7 +169,10 @@ func (c *conditions) addInstant(t filter.Term, sql string) {
 }
 
 // lastNode is the node of the last attempt, as in nodeOf.
-const lastNode = `regexp_replace(coalesce(attempted_by[array_upper(attempted_by, 1)], ''), '-[^-]*$', '')`
+const (
+	lastNode      = `left(` + lastAttemptBy + `, length(` + lastAttemptBy + `) - strpos(reverse(` + lastAttemptBy + `), '-'))`
+	lastAttemptBy = `coalesce(attempted_by[array_upper(attempted_by, 1)], '')`
+)
 
 // matchers are the conditions that a column matches a pattern.
 var matchers = map[string]string{
