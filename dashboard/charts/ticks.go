@@ -128,7 +128,7 @@ type rect struct{ X, Y, Width, Height int }
 // of their jobs.
 func DrawTickStrip(ticks []cronstore.Tick, states map[int64]string, length int) TickStrip {
 	ticks = ticks[:min(len(ticks), length)]
-	s := TickStrip{Width: length*cellStep - (cellStep - cellWidth), Height: cellHeight, Label: summary(ticks, states)}
+	s := TickStrip{Width: max(0, length*cellStep-(cellStep-cellWidth)), Height: cellHeight, Label: summary(ticks, states)}
 	for i, tick := range ticks {
 		m := markOfRun(tick, states[tick.JobID])
 		s.Cells = append(s.Cells, cell{

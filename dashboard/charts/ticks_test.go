@@ -7,6 +7,13 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
+func TestStripWithoutTicks(t *testing.T) {
+	t.Parallel()
+	if got := DrawTickStrip(nil, nil, 0); got.Width != 0 || len(got.Cells) != 0 {
+		t.Errorf("%d wide, with %d cells", got.Width, len(got.Cells))
+	}
+}
+
 func TestStrip(t *testing.T) {
 	t.Parallel()
 	var ticks []cronstore.Tick

@@ -56,8 +56,15 @@ func (w Window) Between(from, to time.Time) Window {
 	return Window{From: from, To: to, Zone: w.Zone, home: w.home}
 }
 
-// Earlier returns the window of the same width before this one.
-func (w Window) Earlier() Window { return w.Between(w.From.Add(-w.Width()), w.From) }
+// Earlier returns the window of the same width before this one, to the whole minute where
+// it has an hour or more: a link that stays the same for a while.
+func (w Window) Earlier() Window {
+	end := w.From
+	if w.Width() >= time.Hour {
+		end = end.Truncate(time.Minute)
+	}
+	return w.Between(end.Add(-w.Width()), end)
+}
 
 // Later returns the window of the same width after this one.
 func (w Window) Later() Window { return w.Between(w.To, w.To.Add(w.Width())) }

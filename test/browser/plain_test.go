@@ -24,7 +24,7 @@ const content = `(() => {
 	const say = (...words) => lines.push(words.join(" ").replace(/\s+/g, " ").trim());
 	const drawn = (svg) => say("drawing", svg.getAttribute("class"), (svg.getAttribute("aria-label") || "").replace(/\d+/g, "#"), ...new Set([...svg.querySelectorAll("*")].map((el) => el.localName + "." + el.getAttribute("class"))));
 	const walk = (el) => {
-		if (!el.checkVisibility({visibilityProperty: true}) && !el.matches("option, datalist") || el.matches("noscript, script, #conn, #theme, [data-copy], [data-own], form:has([data-submits]) button")) return;
+		if (!el.checkVisibility({visibilityProperty: true}) && !el.matches("option, datalist") || el.matches("noscript, script, #conn, #theme, [data-copy], [data-own], label:has([data-all]), form:has([data-submits]) button")) return;
 		if (el.matches("time, [data-zone]")) return say(el.localName, el.dataset.mode, el.textContent.trim() === "" ? "that is empty" : "");
 		if (el.matches("svg")) return drawn(el);
 		if (el.matches("a, form")) say(el.localName, el.getAttribute("href"), el.getAttribute("action"), el.getAttribute("method"));
@@ -43,7 +43,8 @@ const content = `(() => {
 const useless = `(() => {
 	const shown = (selector) => [...document.querySelectorAll(selector)].filter((el) => el.checkVisibility({visibilityProperty: true}));
 	const wrong = shown("button").filter((el) => !el.form || el.type !== "submit")
-		.concat(shown("[onclick], [href='#'], [href^='javascript:'], #conn, #theme, dialog, #offline, form:not(:has(button))"))
+		.concat(shown("[onclick], [href='#'], [href^='javascript:'], #conn, #theme, dialog, #offline"))
+		.concat(shown("form").filter((el) => ![...el.elements].some((field) => field.matches("button"))))
 		.map((el) => el.outerHTML);
 	for (const word of document.body.innerText.match(/loading|please wait|(enable|need|require)s? javascript/gi) || []) wrong.push("the word " + word);
 	for (const field of document.querySelectorAll("[data-submits]")) if (!shown("button").some((el) => el.form === field.form)) wrong.push("nothing submits " + field.outerHTML);
@@ -171,6 +172,10 @@ func checkPlainWays(t *testing.T, n *node, tab context.Context) { //nolint:reviv
 			`form.elements.from.value = "2020-06-01T00:00"; form.elements.to.value = "2021-06-01T00:00"`,
 			`document.querySelector("#h-plan")?.textContent === "1 tick would run"`,
 		},
+		"/dead":  {`form.elements.filter.value = "kind:lasting"`, `document.querySelectorAll("tbody tr").length === 1`},
+		n.grave:  {`form.elements.filter.value = "error:exit"`, `document.querySelectorAll("tbody tr").length === 1`},
+		n.pit:    {`form.elements.filter.value = "error:nothing"`, `document.querySelectorAll("tbody tr").length === 0`},
+		"/nodes": {`form.elements.filter.value = "node:north"`, `document.querySelectorAll(".node-cards > li").length === 1`},
 		"/activity": {
 			`form.filter.value = "type:node_joined"`,
 			`[...document.querySelectorAll(".activity tbody .lead-cell")].every((cell) => cell.textContent === "Node joined") && !!document.querySelector(".activity tbody tr")`,

@@ -251,8 +251,8 @@
     if (next) { next.focus(); next.scrollIntoView({ block: 'nearest' }); }
   };
   const search = () => {
-    const field = document.querySelector('main input[type=search], main .filter input, main .filter select');
-    if (field) field.focus(); else location.href = '/crons#q';
+    const field = document.querySelector('main input[type=search], main .filter:not(.range-form) :is(input, select)');
+    if (field) field.focus(); else location.href = '/crons#filter';
   };
   const help = (event) => {
     const keys = byId('keys');
