@@ -36,7 +36,9 @@ func PlanRevert(ctx context.Context, pool *pgxpool.Pool, start string, ahead tim
 	if revert.Review, _, err = stored.preview(ctx, pool, true); err != nil {
 		return RevertPlan{}, err
 	}
-	revert.Undefined, err = UndefinedJobs(ctx, pool, stored.body)
+	revert.Review.Removed = append([]string{}, revert.Review.Removed...) // not null in JSON
+	undefined, err := UndefinedJobs(ctx, pool, stored.body)
+	revert.Undefined = append([]string{}, undefined...)
 	return revert, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -70,6 +71,7 @@ func writes(tomorrow string) []write {
 		{"/api/v1/tokens", `{"name": "ci"}`, `SELECT count(*) FROM forge_tokens WHERE name = 'ci'`},
 		{"/api/v1/tokens/{token}/revoke", "", `SELECT count(*) FROM forge_tokens WHERE revoked_at IS NOT NULL`},
 		{"/api/v1/apply", "", `SELECT 1`},
+		{"/api/v1/config/{hash}/revert", "", `SELECT count(*) FROM forge_events WHERE type = 'config_applied' AND data ? 'reverted'`},
 		{"/api/v1/leaders/{role}/step-down", "", `SELECT count(*) FROM forge_events WHERE type = 'hand_over_asked' AND role = 'metrics_aggregator'`},
 		{"/api/v1/leaders/{compactor}/transfer", `{"to": "{standby}"}`, `SELECT count(*) FROM forge_events WHERE type = 'hand_over_asked' AND role = 'log_compactor'`},
 		{"/api/v1/leaders/{scheduler}/drill", "", eventOf("leader_drilled")},
@@ -82,7 +84,11 @@ func writes(tomorrow string) []write {
 // does it, both give its answer, and another request may not use the key.
 func TestOneKeyOnTwoNodes(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, writesConfig)
+	c := newCluster(t, strings.Replace(writesConfig, "@hourly", "@daily", 1))
+	earlier := c.applied()
+	if err := os.WriteFile(c.config, []byte(writesConfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	c.startAll("a", "b")
 	made, stderr, code := c.forge("token", "create", "admin", "--scope", "admin")
 	if code != 0 {
@@ -99,7 +105,7 @@ func TestOneKeyOnTwoNodes(t *testing.T) {
 		return c.number(`SELECT count(*) FROM river_job WHERE id = 4 AND metadata #>> '{forge:dead,group}' <> ''`) == 1
 	})
 	fill := strings.NewReplacer("{id}", "1", "{second}", "2", "{name}", "nightly", "{queue}", "default", "{alert}", "quiet", "{token}", "ci",
-		"{role}", "metrics_aggregator", "{compactor}", "log_compactor", "{scheduler}", "scheduler", "{node}", "b")
+		"{role}", "metrics_aggregator", "{compactor}", "log_compactor", "{scheduler}", "scheduler", "{node}", "b", "{hash}", earlier)
 	plain := strings.NewReplacer("{second}", "{id}", "{queue}", "{name}", "{token}", "{name}", "{compactor}", "{role}", "{scheduler}", "{role}")
 	tried := map[string]bool{}
 	for i, w := range writes(tomorrow) {
@@ -131,9 +137,23 @@ func TestOneKeyOnTwoNodes(t *testing.T) {
 	}
 	c.wantTried(a, tried)
 	eventually(t, "the audit log has every outcome", func() bool { return c.number(`SELECT count(*) FROM forge_audit WHERE outcome = 'begun'`) == 0 })
-	if n := c.number(`SELECT count(*) FROM forge_audit WHERE outcome = 'done' AND detail NOT LIKE '%a repeat'`); n != int64(5+len(writes(tomorrow))) {
+	if n := c.number(`SELECT count(*) FROM forge_audit WHERE outcome = 'done' AND detail NOT LIKE '%a repeat'`); n != int64(6+len(writes(tomorrow))) {
 		t.Errorf("%d actions were done", n)
 	}
+}
+
+// applied puts the file in force before there are nodes, and returns its hash.
+func (c *cluster) applied() (hash string) {
+	c.t.Helper()
+	for _, args := range [][]string{{"migrate", "up"}, {"apply", "--config", c.config}} {
+		if _, stderr, code := c.forge(args...); code != 0 {
+			c.t.Fatal(stderr)
+		}
+	}
+	if err := c.pool.QueryRow(c.t.Context(), `SELECT hash FROM forge_config`).Scan(&hash); err != nil {
+		c.t.Fatal(err)
+	}
+	return hash
 }
 
 // standby is the one of two nodes that does not lead a role.

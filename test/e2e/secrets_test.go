@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -343,7 +344,7 @@ func everyAnswer(t *testing.T, c *cluster, ask func(method, path, body string) (
 		if methods["get"] == nil {
 			continue
 		}
-		query := map[string]string{"/api/v1/metrics/range": "?metric=forge_job_running", "/api/v1/next": "?schedule=@hourly"}[path]
+		query := map[string]string{"/api/v1/metrics/range": "?metric=forge_job_running", "/api/v1/next": "?schedule=@hourly", "/api/v1/leaders/at": "?at=" + time.Now().UTC().Format(time.RFC3339)}[path]
 		header, answer := get(path, query)
 		if !strings.HasPrefix(header.Get("Content-Type"), "application/json") {
 			continue
@@ -401,7 +402,7 @@ func (c *cluster) filler() *strings.Replacer {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return strings.NewReplacer("{hash}", hash, "{id}", id, "{tick}", url.PathEscape(tick), "{group}", group, "{name}", "leaks", "{role}", "scheduler", "{kind}", "leak")
+	return strings.NewReplacer("{hash}", hash, "{id}", id, "{tick}", url.PathEscape(tick), "{group}", group, "{name}", "leaks", "{role}", "scheduler", "{term}", "1", "{kind}", "leak")
 }
 
 // everything is each row of each table.
