@@ -43,6 +43,11 @@ func (s *Pages) Routes() []route.Route {
 	if s.Settings != nil {
 		routes = append(routes, route.Route{Path: "/settings", Get: s.page("settings"), Read: route.Viewer})
 	}
+	return append(routes, s.operatorRoutes()...)
+}
+
+// operatorRoutes are the forms that change crons, jobs, queues and dead letters.
+func (s *Pages) operatorRoutes() (routes []route.Route) {
 	if s.Operates() {
 		routes = append(routes,
 			route.Route{Path: "/crons/{name}/trigger", Get: s.page("trigger"), Post: s.formTrigger, Read: route.Operator, Write: route.Operator},
