@@ -1,6 +1,6 @@
 # forge in an image of its own: a static program, no shell, no root.
 #
-#   docker build -t forge --build-arg VERSION=$(git describe --tags --always) .
+#   docker build -t forge --build-arg VERSION=$(git describe --tags --always) --build-arg COMMIT=$(git rev-parse HEAD) .
 #
 # Shell jobs find no programs in it. Those that need some bring an image of their own:
 #
@@ -13,7 +13,9 @@ COPY go.mod go.sum ./
 RUN go mod download && go mod verify
 COPY . .
 ARG VERSION=dev
-RUN CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /forge ./cmd/forge
+ARG COMMIT
+ARG DATE
+RUN CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags "-s -w -X main.version=${VERSION} -X main.commit=${COMMIT} -X main.date=${DATE}" -o /forge ./cmd/forge
 
 FROM ${BASE}
 COPY --from=build /forge /usr/local/bin/forge

@@ -11,6 +11,10 @@ export GOFLAGS += -buildvcs=false
 export GORACE ?= atexit_sleep_ms=50
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
+DATE := $(shell TZ=UTC git show -s --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ 2>/dev/null)
+LDFLAGS := -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
+PREFIX ?= /usr/local
 CONFIG ?= forge.toml.example
 NODES ?= 3
 # What takes longest comes first: the others run beside it.
@@ -45,7 +49,24 @@ dev: build ## Run three nodes on an embedded PostgreSQL; Ctrl-C stops them.
 # there is nothing else.
 .PHONY: build
 build: ## Build bin/forge.
-	@CGO_ENABLED=0 go build -ldflags '-X main.version=$(VERSION)' -o bin/forge ./cmd/forge
+	@CGO_ENABLED=0 go build -ldflags '-s -w $(LDFLAGS)' -o bin/forge ./cmd/forge
+
+# The directories are those in which shells and man look by default. DESTDIR is for packagers.
+.PHONY: install
+install: build ## Install the program, manual pages and completions below PREFIX (/usr/local).
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' \
+		'$(DESTDIR)$(PREFIX)/share/zsh/site-functions' '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d'
+	install -m 0755 bin/forge '$(DESTDIR)$(PREFIX)/bin/forge'
+	bin/forge man '$(DESTDIR)$(PREFIX)/share/man/man1'
+	bin/forge completion bash >'$(DESTDIR)$(PREFIX)/share/bash-completion/completions/forge'
+	bin/forge completion zsh >'$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_forge'
+	bin/forge completion fish >'$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/forge.fish'
+
+.PHONY: uninstall
+uninstall: ## Remove what install installed.
+	rm -f '$(DESTDIR)$(PREFIX)/bin/forge' '$(DESTDIR)$(PREFIX)/share/man/man1/forge.1' '$(DESTDIR)$(PREFIX)/share/man/man1'/forge-*.1 \
+		'$(DESTDIR)$(PREFIX)/share/bash-completion/completions/forge' '$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_forge' \
+		'$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/forge.fish'
 
 .PHONY: man
 man: build ## Write the manual pages into bin/man.

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"runtime"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
 	"github.com/forge-scheduler/forge/alerting"
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/cronexpr"
 )
 
 func (a *app) configCommand() *cobra.Command {
@@ -88,35 +86,6 @@ func (a *app) initCommand() *cobra.Command {
 	}
 }
 
-// build describes this binary.
-type build struct {
-	Version  string `json:"version"`
-	Go       string `json:"go"`
-	Platform string `json:"platform"`
-	// TZData is the version of the time zone data that crons use.
-	TZData string `json:"tzdata"`
-}
-
-func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
-		Example: "  forge version",
-		RunE: func(*cobra.Command, []string) error {
-			b := build{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, TZData: cronexpr.TZDataVersion()}
-			if a.format == "table" {
-				a.printf("forge %s (%s, %s, time zones %s)\n", b.Version, b.Go, b.Platform, b.TZData)
-				return nil
-			}
-			return one(a, b, []column[build]{
-				{title: "version", show: func(b build) string { return b.Version }},
-				{title: "go", show: func(b build) string { return b.Go }},
-				{title: "platform", show: func(b build) string { return b.Platform }},
-				{title: "tzdata", show: func(b build) string { return b.TZData }},
-			})
-		},
-	}
-}
-
 func (*app) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "man DIR", Short: "Write a manual page for each command into a directory", Args: cobra.ExactArgs(1),
@@ -127,7 +96,7 @@ func (*app) manCommand() *cobra.Command {
 			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // man reads it as anybody
 				return err
 			}
-			header := &doc.GenManHeader{Title: "FORGE", Section: "1", Source: "forge " + version, Manual: "forge"}
+			header := &doc.GenManHeader{Title: "FORGE", Section: "1", Source: "forge " + thisBuild().Version, Manual: "forge"}
 			if err := doc.GenManTree(root, header, args[0]); err != nil {
 				return fmt.Errorf("write manual pages: %w", err)
 			}

@@ -8,9 +8,6 @@ import (
 	"syscall"
 )
 
-// version is set by the linker.
-var version = "dev"
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)

@@ -100,7 +100,7 @@ func (a *app) warnNothingShared(ctx context.Context, cfg *forge.Config, logger *
 
 // runNode runs a node that reads its file again after an edit or a SIGHUP.
 func (a *app) runNode(ctx context.Context, cfg *forge.Config, flags serveFlags, logger *slog.Logger, hangups <-chan os.Signal, opts ...forge.Option) error {
-	opts = append(opts, forge.WithLogger(logger), forge.WithVersion(version), forge.WithAlerts(alerting.New()))
+	opts = append(opts, forge.WithLogger(logger), forge.WithVersion(thisBuild().Version), forge.WithAlerts(alerting.New()))
 	if flags.apply {
 		opts = append(opts, forge.WithApply())
 	}
