@@ -119,7 +119,7 @@ func (l *loader) checkCronArgs(path string, cron Cron) {
 	for _, mismatch := range schema.Check(text) {
 		wrong := argsErrorOf(path, mismatch)
 		where := wrong.Path
-		for where != path && !l.has(where) && l.ix.places[l.written(where)] == (place{}) {
+		for where != path && !l.stands(where) {
 			where = parent(where)
 		}
 		l.add(where, false, Problem{Message: within(wrong.Path, where) + wrong.Message, Got: wrong.Got, Want: wrong.Want})

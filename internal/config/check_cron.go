@@ -35,10 +35,10 @@ func (l *loader) checkCrons() {
 	if !l.checkCount(len(l.cfg.Crons)) {
 		return
 	}
-	first := map[string]string{}
+	first := make(map[string]int, len(l.cfg.Crons))
 	for i, cron := range l.cfg.Crons {
 		path := element("crons", i)
-		l.checkCronName(path, cron.Name, first)
+		l.checkCronName(i, cron.Name, first)
 		l.checkCronJob(path, cron)
 		l.checkArgs(path+".args", cron.Args)
 		l.checkCronArgs(path+".args", cron)
@@ -74,8 +74,8 @@ func (l *loader) checkCount(crons int) bool {
 }
 
 // checkCronName checks a name and that no other cron has it, in whatever case.
-func (l *loader) checkCronName(path, name string, first map[string]string) {
-	where := path + ".name"
+func (l *loader) checkCronName(i int, name string, first map[string]int) {
+	where := element("crons", i) + ".name"
 	if !l.ok(where) {
 		return
 	}
@@ -88,11 +88,10 @@ func (l *loader) checkCronName(path, name string, first map[string]string) {
 	}
 	folded := strings.ToLower(strings.TrimSpace(name))
 	if other, taken := first[folded]; taken && folded != "" {
-		line, _ := l.ix.value(other + ".name")
-		l.wrong(where, "a cron of this name exists", strconv.Quote(clip(name)), fmt.Sprintf("another name than that of line %d", line))
+		l.wrong(where, "a cron of this name exists", strconv.Quote(clip(name)), "another name than that of "+l.where(element("crons", other)+".name"))
 		return
 	}
-	first[folded] = path
+	first[folded] = i
 }
 
 // checkCronJob checks that a cron says what to do, once.
@@ -288,11 +287,11 @@ func (l *loader) badExpression(path string, err error) {
 // plainString says whether the value at a path is a string on one line without
 // escapes, so that columns in it are columns in the file.
 func (l *loader) plainString(path string) bool {
-	at, ok := l.ix.places[path]
-	if !ok || at.value >= len(l.ix.text) {
+	found, ok := l.spot(path)
+	if !ok || found.place.value >= len(found.text) {
 		return false
 	}
-	rest := l.ix.text[at.value:]
+	rest := found.text[found.place.value:]
 	quote := rest[:1]
 	end := strings.IndexAny(rest[1:], quote+"\\\n")
 	return (quote == `"` || quote == "'") && end > 0 && rest[1+end:2+end] == quote

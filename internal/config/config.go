@@ -11,6 +11,9 @@ package config
 // ${file:PATH}, and live marks what a running node takes over from an edited
 // file: everything else needs a restart.
 type Config struct {
+	// Include names files under the directory of this one whose crons and jobs belong to
+	// it, as patterns.
+	Include      []string          `toml:"include,omitempty" live:"yes"`
 	Database     Database          `toml:"database"`
 	Node         Node              `toml:"node"`
 	Cluster      Cluster           `toml:"cluster"`

@@ -25,7 +25,8 @@ type LoadOptions struct {
 	// conditions and templates are not checked.
 	JudgeAlert func(alert Alert, kept time.Duration) []Problem
 
-	dir string
+	path, dir string
+	limits    includeLimits // zero: the defaults
 	// onHost has the jobs checked against this host: the file is a node's own.
 	onHost bool
 	now    func() time.Time // nil: time.Now
@@ -59,7 +60,7 @@ func Load(path string, options LoadOptions) (*Config, Report, error) {
 	if err != nil {
 		return nil, Report{}, err
 	}
-	options.dir, options.onHost = filepath.Dir(path), true
+	options.path, options.dir, options.onHost = path, filepath.Dir(path), true
 	return parse(path, text, mode, options)
 }
 

@@ -33,29 +33,43 @@ type loader struct {
 	aliases map[string]string
 	schemas map[Schema]*argschema.Schema // that were compiled
 	report  Report
+
+	path   string // of the file itself; empty where there is none
+	limits includeLimits
+	// included are the included files in the order of their crons, and jobFiles those of
+	// their jobs by path.
+	included []*source
+	jobFiles map[string]*source
 }
 
 func newLoader(name, text string, options LoadOptions) *loader {
 	if options.now == nil {
 		options.now = time.Now
 	}
+	if options.limits == (includeLimits{}) {
+		options.limits = defaultIncludeLimits
+	}
 	return &loader{
 		name: name, dir: options.dir, now: options.now, onHost: options.onHost, env: options.environ(), judge: options.JudgeAlert,
 		cfg: Default(), ix: newIndex(text),
 		given: map[string]string{}, broken: map[string]bool{}, aliases: map[string]string{},
+		path: options.path, limits: options.limits, jobFiles: map[string]*source{},
 	}
 }
 
 // add reports a problem at a path: at its key, or at its value.
 func (l *loader) add(path string, atKey bool, p Problem) {
 	path = l.written(path)
-	p.File, p.Key = l.name, path
-	if variable := l.given[path]; variable != "" {
+	found, ok := l.spot(path)
+	p.File, p.Key = found.file, found.key
+	switch variable := l.given[path]; {
+	case variable != "":
 		p.File, p.Key = Environment, variable
-	} else if atKey {
-		p.Line, p.Col = l.ix.key(path)
-	} else {
-		p.Line, p.Col = l.ix.value(path)
+	case !ok:
+	case atKey:
+		p.Line, p.Col = found.position(found.place.key)
+	default:
+		p.Line, p.Col = found.position(found.place.value)
 	}
 	l.report.Problems = append(l.report.Problems, p)
 	if !p.Warning {
@@ -97,7 +111,15 @@ func (l *loader) ok(path string) bool { return !l.broken[l.written(path)] }
 
 // has says whether a value was given at a path.
 func (l *loader) has(path string) bool {
-	_, given := l.given[l.written(path)]
+	path = l.written(path)
+	if _, given := l.given[path]; given {
+		return true
+	}
+	file, local := l.file(path)
+	if file == nil {
+		return false
+	}
+	_, given := file.find(local)
 	return given
 }
 
@@ -117,7 +139,7 @@ func (l *loader) load(text string) {
 		l.tree(tree)
 	}
 	l.overrides()
-	if ok {
+	if ok && l.include() {
 		l.complete()
 		l.cfg.handSecrets()
 		l.check()
@@ -125,7 +147,7 @@ func (l *loader) load(text string) {
 			l.checkHost()
 		}
 	}
-	l.report.sort()
+	l.report.sort(l.name)
 }
 
 // decode returns the tree of the text.

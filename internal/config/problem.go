@@ -20,7 +20,8 @@ var ErrNotFound = errors.New("not found")
 // Problem is one thing that is wrong, or that deserves a look, in a file or an
 // environment variable.
 type Problem struct {
-	// File is the name that was given to Load or Parse, or "environment".
+	// File is the name that was given to Load or Parse, that of an included file, or
+	// "environment".
 	File string `json:"file"`
 	// Line and Col count from 1, Col in characters; 0 where there is no place.
 	Line int `json:"line,omitempty"`
@@ -107,22 +108,28 @@ func (r Report) err() error {
 	return &InvalidError{Report: r}
 }
 
-// sort orders problems as they stand in the file, those of the environment last.
-func (r Report) sort() {
+// sort orders problems as they stand in the file of this name and then in those that it
+// includes, those of the environment last.
+func (r Report) sort(name string) {
 	slices.SortStableFunc(r.Problems, func(a, b Problem) int {
 		return cmp.Or(
-			cmp.Compare(rank(a), rank(b)),
+			cmp.Compare(rank(a, name), rank(b, name)),
+			cmp.Compare(a.File, b.File),
 			cmp.Compare(a.Line, b.Line),
 			cmp.Compare(a.Col, b.Col),
 		)
 	})
 }
 
-func rank(p Problem) int {
-	if p.File == Environment {
+func rank(p Problem, name string) int {
+	switch p.File {
+	case name:
+		return 0
+	case Environment:
+		return 2
+	default:
 		return 1
 	}
-	return 0
 }
 
 // InvalidError says that a configuration cannot be used, and why.

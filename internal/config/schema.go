@@ -52,7 +52,9 @@ func (k key) override() string {
 
 // scalarKeys lists the keys that one environment variable can hold: those of the
 // sections that stand once in a file.
-func scalarKeys() []key { return scalars(reflect.TypeFor[Config](), "", nil) }
+func scalarKeys() []key {
+	return slices.DeleteFunc(scalars(configType, "", nil), func(k key) bool { return !strings.Contains(k.path, ".") })
+}
 
 func scalars(t reflect.Type, path string, indexes []int) []key {
 	var keys []key

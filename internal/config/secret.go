@@ -55,9 +55,17 @@ func (s *secrets) move(from, to string) {
 
 // handSecrets tells each job what its references became.
 func (c *Config) handSecrets() {
+	if len(c.secrets.references) == 0 {
+		return
+	}
+	names := make(map[string]string, len(c.Jobs))
+	for name := range c.Jobs {
+		names[join("jobs", name)] = name
+	}
 	for _, path := range slices.Sorted(maps.Keys(c.secrets.references)) {
-		for name, job := range c.Jobs {
-			if strings.HasPrefix(path, join("jobs", name)+".") {
+		for up := parent(path); up != ""; up = parent(up) {
+			if name, ok := names[up]; ok {
+				job := c.Jobs[name]
 				job.secrets = append(job.secrets, c.secrets.references[path].parts...)
 				c.Jobs[name] = job
 			}
