@@ -3,7 +3,6 @@ package forge
 import (
 	"context"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -13,32 +12,38 @@ import (
 )
 
 const (
-	// settleTime is how long a file must be unchanged to be stable.
+	// settleTime is how long files must be unchanged to be stable.
 	settleTime = 200 * time.Millisecond
-	// watchInterval is how often the file is checked without an event, and watchAloneInterval
-	// the same if the system cannot watch it.
+	// watchInterval is how often the files are checked without an event, and watchAloneInterval
+	// the same if the system cannot watch them.
 	watchInterval      = 10 * time.Second
 	watchAloneInterval = 2 * time.Second
+	// watchShare is the share of the time that checks of many files may take: one in so many.
+	watchShare = 20
+	// maxWatched is how many directories are watched. Periodic checks find changes in the others.
+	maxWatched = 1000
 )
 
-// fileWatcher reports edits of a file. It watches the file's directory,
-// because editors and deployments replace a file rather than write to it, and waits
-// until the file is stable, so that a partial file is not read. An idle watcher
-// only reads the file's metadata every few seconds, for file systems that do not
-// report changes.
+// fileWatcher reports edits of a configuration file and of the files that it includes. It
+// watches directories, because editors and deployments replace a file rather than write to
+// it, and waits until all files are stable, so that a partial file is not read. An idle
+// watcher only reads the metadata of the files every few seconds, for file systems that do
+// not report changes. The more files there are, the less often it reads their metadata.
 type fileWatcher struct {
 	path    string
 	logger  *slog.Logger
 	changed chan struct{}
+	sources *sources
+	watch   *fsnotify.Watcher // nil if the system cannot watch
 }
 
 // newFileWatcher returns a fileWatcher for the file at path, which need not exist.
 func newFileWatcher(path string, logger *slog.Logger) *fileWatcher {
-	return &fileWatcher{path: path, logger: logger, changed: make(chan struct{}, 1)}
+	return &fileWatcher{path: path, logger: logger, changed: make(chan struct{}, 1), sources: newSources(path)}
 }
 
-// Changed returns a channel that receives after one or more edits: the file was
-// changed, replaced, removed or created.
+// Changed returns a channel that receives after one or more edits: a file was changed,
+// replaced, removed or created.
 func (w *fileWatcher) Changed() <-chan struct{} { return w.changed }
 
 // Run watches until ctx ends, and returns nil.
@@ -47,13 +52,13 @@ func (w *fileWatcher) Run(ctx context.Context) error {
 		events   <-chan fsnotify.Event
 		errs     <-chan error // such as an overflow of the event queue
 		interval = watchAloneInterval
+		err      error
 	)
-	watch, err := w.open()
-	if err != nil {
+	if w.watch, err = w.open(); err != nil {
 		w.logger.WarnContext(ctx, "the configuration file cannot be watched and is checked every few seconds", "path", w.path, "error", err)
 	} else {
-		defer func() { _ = watch.Close() }() // its error is irrelevant to the file
-		events, errs, interval = watch.Events, watch.Errors, watchInterval
+		defer func() { _ = w.watch.Close() }() // its error is irrelevant to the file
+		events, errs, interval = w.watch.Events, w.watch.Errors, watchInterval
 	}
 	poll := time.NewTicker(interval)
 	defer poll.Stop()
@@ -78,9 +83,21 @@ func (w *fileWatcher) open() (*fsnotify.Watcher, error) {
 	return watch, nil
 }
 
-// follow checks the file after each event until the file is stable.
+// check returns the state of the files, and watches the directories in which included files
+// may appear.
+func (w *fileWatcher) check() sourcesState {
+	if w.watch != nil {
+		dirs := w.sources.dirs()
+		for _, dir := range dirs[:min(len(dirs), maxWatched)] {
+			_ = w.watch.Add(dir) // on failure, the periodic checks detect changes
+		}
+	}
+	return w.sources.state()
+}
+
+// follow checks the files after each event until they are stable.
 func (w *fileWatcher) follow(ctx context.Context, events <-chan fsnotify.Event, errs <-chan error, poll <-chan time.Time) {
-	known := statFile(w.path)
+	known := w.check()
 	resting := known
 	var settled <-chan time.Time
 	for {
@@ -93,33 +110,39 @@ func (w *fileWatcher) follow(ctx context.Context, events <-chan fsnotify.Event, 
 		case <-poll:
 		case <-settled:
 			settled = nil
-			now := statFile(w.path)
+			now := w.check()
 			switch {
-			case !now.same(resting): // still being written
-				resting, settled = now, time.After(settleTime)
-			case !now.same(known):
+			case now != resting: // still being written
+				resting, settled = now, time.After(w.sources.pause())
+			case now != known:
 				known = now
 				w.notify()
 			}
 			continue
 		}
-		if settled == nil && !statFile(w.path).same(known) {
-			resting, settled = statFile(w.path), time.After(settleTime)
+		switch {
+		case settled != nil:
+		case w.sources.pause() > settleTime: // many files: one check for all events
+			resting, settled = known, time.After(w.sources.pause())
+		default:
+			if resting = w.check(); resting != known {
+				settled = time.After(w.sources.pause())
+			}
 		}
 	}
 }
 
-// AtRest calls read when the file is stable, and again if it changed while it was
-// read. The result of the last call is from a complete file.
+// AtRest calls read when the files are stable, and again if they changed while they were
+// read. The result of the last call is from complete files.
 func (w *fileWatcher) AtRest(ctx context.Context, read func()) {
 	for ctx.Err() == nil {
-		before := statFile(w.path)
+		before := w.sources.state()
 		if age := before.age(); 0 <= age && age < settleTime {
 			watchdog.Sleep(ctx, settleTime-age)
 			continue
 		}
 		read()
-		if statFile(w.path).same(before) {
+		if w.sources.state() == before {
 			return
 		}
 	}
@@ -130,31 +153,4 @@ func (w *fileWatcher) notify() {
 	case w.changed <- struct{}{}:
 	default: // an earlier change is still pending
 	}
-}
-
-// fileState is the metadata of a file.
-type fileState struct{ info os.FileInfo } // nil: no file is visible
-
-func statFile(path string) fileState {
-	info, err := os.Stat(path)
-	if err != nil {
-		return fileState{}
-	}
-	return fileState{info}
-}
-
-// age returns the time since the file was written, and settleTime if there is no
-// file.
-func (s fileState) age() time.Duration {
-	if s.info == nil {
-		return settleTime
-	}
-	return time.Since(s.info.ModTime())
-}
-
-func (s fileState) same(other fileState) bool {
-	if s.info == nil || other.info == nil {
-		return s.info == nil && other.info == nil
-	}
-	return os.SameFile(s.info, other.info) && s.info.Size() == other.info.Size() && s.info.ModTime().Equal(other.info.ModTime())
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -170,7 +171,7 @@ func TestAtRestReadsNoPartialFile(t *testing.T) {
 		}
 		found = append(found, string(text))
 	})
-	if age := statFile(path).age(); len(found) != 2 || found[1] != "whole" || age < settleTime {
+	if age := w.sources.state().age(); len(found) != 2 || found[1] != "whole" || age < settleTime {
 		t.Errorf("read %q, the last %s after it was written", found, age)
 	}
 	gone := 0
@@ -200,4 +201,51 @@ func TestPollingDetectsEdits(t *testing.T) {
 		cancel()
 		wait.Wait()
 	})
+}
+
+// Edits of included files are reported: also of files in directories that are created later.
+func TestEditsOfIncludedFilesAreReported(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "forge.toml")
+	writeFile(t, path, `include = ["crons.d/*.toml", "teams/*/*.toml"]`)
+	w := watchFile(t, path)
+	makeDir := func(name string) string {
+		created := filepath.Join(dir, name)
+		if err := os.MkdirAll(created, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return created
+	}
+	one := filepath.Join(makeDir("crons.d"), "one.toml")
+	awaitFileChange(t, w, "a new file", func(n int) { writeFile(t, one, fileText(n)) })
+	awaitFileChange(t, w, "a write", func(n int) { writeFile(t, one, fileText(n+100)) })
+	awaitFileChange(t, w, "a rename over it", func(n int) {
+		writeFile(t, filepath.Join(dir, "new"), fileText(n))
+		renameFile(t, filepath.Join(dir, "new"), one)
+	})
+	awaitFileChange(t, w, "a file of a new team", func(n int) { writeFile(t, filepath.Join(makeDir("teams/a"), "a.toml"), fileText(n)) })
+	awaitFileChange(t, w, "its removal", func(int) { _ = os.Remove(one) })
+	awaitFileChange(t, w, "another pattern", func(n int) {
+		makeDir("other")
+		writeFile(t, path, `include = ["other/*.toml"] # `+strings.Repeat("x", n))
+	})
+	awaitFileChange(t, w, "a file of the new pattern", func(n int) { writeFile(t, filepath.Join(dir, "other", "b.toml"), fileText(n)) })
+}
+
+// While forge.toml is invalid, edits of the files that it included are still reported.
+func TestInvalidFileKeepsItsIncludes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "forge.toml")
+	writeFile(t, path, `include = ["*.cron"]`)
+	writeFile(t, filepath.Join(dir, "a.cron"), "one")
+	s := newSources(path)
+	s.state()
+	writeFile(t, path, `include = [`)
+	before := s.state()
+	writeFile(t, filepath.Join(dir, "a.cron"), "another")
+	if s.state() == before {
+		t.Error("an edit of an included file is not seen")
+	}
 }

@@ -80,9 +80,16 @@ func (a *app) loadReport(opts config.LoadOptions) (*config.Config, config.Report
 // fileNamed reports whether --config or FORGE_CONFIG names the file, which must then exist.
 func (a *app) fileNamed() bool { return a.configPath != "" || os.Getenv("FORGE_CONFIG") != "" }
 
+// shownWarnings bounds the warnings that a command prints.
+const shownWarnings = 50
+
 func (a *app) warn(report config.Report) {
-	for _, problem := range report.Warnings() {
+	warnings := report.Warnings()
+	for _, problem := range warnings[:min(len(warnings), shownWarnings)] {
 		a.note(problem)
+	}
+	if more := len(warnings) - shownWarnings; more > 0 {
+		a.note(fmt.Sprintf("and %d more warnings: forge check -o json prints all", more))
 	}
 }
 

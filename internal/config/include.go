@@ -146,14 +146,37 @@ func (l *loader) includeFile(path, file string) (string, bool) {
 		l.report.Problems = append(l.report.Problems, part.report.Problems...)
 		return "", false
 	}
+	if len(text) == 0 { // a failed write is more likely than the intention to remove its crons
+		part.at(0, Problem{Message: "the file is empty", Want: "crons, jobs or a comment"})
+	}
 	tree, ok := part.decode(strings.TrimPrefix(string(text), "\ufeff"))
 	if ok {
 		part.refuseSections(tree)
 		part.tree(tree)
 		part.permissions(mode)
+		l.directoryPermissions(part, file)
 	}
 	l.merge(part)
 	return part.ix.text, ok
+}
+
+// directoryPermissions refuses commands from a directory where anyone may replace files.
+// It checks each directory once.
+func (l *loader) directoryPermissions(part *loader, file string) {
+	target, err := filepath.EvalSymlinks(file)
+	if err != nil || !part.definesCommands() {
+		return
+	}
+	dir := filepath.Dir(target)
+	if l.directories[dir] {
+		return
+	}
+	l.directories[dir] = true
+	info, err := os.Stat(dir)
+	if err != nil || info.Mode()&fs.ModeSticky != 0 {
+		return
+	}
+	l.refuseWritable(dir, info.Mode(), "this directory, and its files define shell jobs")
 }
 
 // readIncluded reads an included file. A link may lead to another file under the directory
@@ -179,19 +202,7 @@ func (l *loader) readIncluded(file string) ([]byte, fs.FileMode, error) {
 	if errors.Is(err, syscall.EISDIR) {
 		err = errors.New("a directory, and directories are not searched recursively")
 	}
-	if err == nil {
-		mode |= directoryMode(target)
-	}
 	return text, mode, err
-}
-
-// directoryMode returns the bits that let others add or replace files beside this one.
-func directoryMode(file string) fs.FileMode {
-	info, err := os.Stat(filepath.Dir(file))
-	if err != nil || info.Mode()&fs.ModeSticky != 0 {
-		return 0
-	}
-	return info.Mode() & worldWritable
 }
 
 func sameFile(one, other string) bool {
@@ -201,6 +212,50 @@ func sameFile(one, other string) bool {
 	}
 	b, err := os.Stat(other)
 	return err == nil && os.SameFile(a, b)
+}
+
+// IncludePatterns returns what the file at path includes; ok is false if the file cannot be
+// read or is invalid.
+func IncludePatterns(path string) (patterns []string, ok bool) {
+	text, _, err := readFile(path)
+	if err != nil || len(text) > maxFileSize {
+		return nil, false
+	}
+	l := newLoader(path, "", LoadOptions{Environ: func() []string { return nil }})
+	tree, ok := l.decode(strings.TrimPrefix(string(text), "\ufeff"))
+	if !ok {
+		return nil, false
+	}
+	if include, given := tree["include"]; given {
+		l.tree(map[string]any{"include": include})
+	}
+	return l.cfg.Include, true
+}
+
+// IncludedFiles returns the files that match the patterns of the file at path.
+func IncludedFiles(path string, patterns []string) []string {
+	var files []string
+	for _, pattern := range patterns {
+		if matching, err := matchingFiles(filepath.Dir(path), pattern); err == nil {
+			files = append(files, matching...)
+		}
+	}
+	return files
+}
+
+// IncludedDirs returns the directories in which files can appear that match the patterns of
+// the file at path.
+func IncludedDirs(path string, patterns []string) []string {
+	var dirs []string
+	root := filepath.Dir(path)
+	for _, pattern := range patterns {
+		for up := filepath.Dir(under(root, pattern)); inside(root, up); up = filepath.Dir(up) {
+			if matching, err := filepath.Glob(up); err == nil {
+				dirs = append(dirs, matching...)
+			}
+		}
+	}
+	return dirs
 }
 
 // part returns a loader of an included file, whose problems have paths in that file.

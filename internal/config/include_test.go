@@ -1,7 +1,6 @@
 package config
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -9,24 +8,24 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// loadTree writes files, by path, and loads forge.toml among them. The report's lines name
-// files relative to the directory.
+// loadTree writes files, by path, and loads forge.toml among them.
 func loadTree(t *testing.T, files map[string]string) (*Config, []string) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		put(t, dir, name, text)
 	}
-	cfg, report, _ := Load(filepath.Join(dir, "forge.toml"), LoadOptions{Environ: func() []string { return nil }})
+	return loadDir(t, dir, LoadOptions{})
+}
+
+// loadDir loads forge.toml in a directory. The report's lines name files relative to it.
+func loadDir(t *testing.T, dir string, options LoadOptions) (*Config, []string) {
+	t.Helper()
+	options.Environ = func() []string { return nil }
+	cfg, report, _ := Load(filepath.Join(dir, "forge.toml"), options)
 	var lines []string
 	for _, problem := range report.Problems {
-		lines = append(lines, strings.ReplaceAll(problem.String(), dir+"/", ""))
+		lines = append(lines, strings.ReplaceAll(strings.ReplaceAll(problem.String(), dir+"/", ""), dir, "."))
 	}
 	return cfg, lines
 }

@@ -129,15 +129,19 @@ const (
 
 // permissions refuses commands from a file that anyone may change.
 func (l *loader) permissions(mode fs.FileMode) {
-	if !l.definesCommands() {
-		return
+	if l.definesCommands() {
+		l.refuseWritable(l.name, mode, "this file, and it defines shell jobs")
 	}
-	p := Problem{File: l.name, Got: fmt.Sprintf("mode %04o", mode.Perm()), Want: "chmod go-w " + l.name}
+}
+
+// refuseWritable reports a file or directory that anyone, or a group, may write.
+func (l *loader) refuseWritable(name string, mode fs.FileMode, what string) {
+	p := Problem{File: name, Got: fmt.Sprintf("mode %04o", mode.Perm()), Want: "chmod go-w " + name}
 	switch {
 	case mode&worldWritable != 0:
-		p.Message = "anyone may write this file, and it defines shell jobs"
+		p.Message = "anyone may write " + what
 	case mode&groupWritable != 0:
-		p.Message, p.Warning = "a group may write this file, and it defines shell jobs", true
+		p.Message, p.Warning = "a group may write "+what, true
 	default:
 		return
 	}

@@ -40,6 +40,8 @@ type loader struct {
 	// their jobs by path.
 	included []*source
 	jobFiles map[string]*source
+	// directories are those of included files whose modes were checked.
+	directories map[string]bool
 }
 
 func newLoader(name, text string, options LoadOptions) *loader {
@@ -53,7 +55,7 @@ func newLoader(name, text string, options LoadOptions) *loader {
 		name: name, dir: options.dir, now: options.now, onHost: options.onHost, env: options.environ(), judge: options.JudgeAlert,
 		cfg: Default(), ix: newIndex(text),
 		given: map[string]string{}, broken: map[string]bool{}, aliases: map[string]string{},
-		path: options.path, limits: options.limits, jobFiles: map[string]*source{},
+		path: options.path, limits: options.limits, jobFiles: map[string]*source{}, directories: map[string]bool{},
 	}
 }
 

@@ -14,12 +14,13 @@ import (
 // holds a struct with a list and a number for one with values.
 var emptyUnique = regexp.MustCompile(`(?m)^\[jobs\..*\.unique\]\n(\[|\n|\z)`)
 
-// Show writes the effective configuration as TOML, secrets redacted.
+// Show writes the effective configuration as TOML, secrets redacted. The crons and jobs of
+// included files stand in it, so it includes none.
 func (c *Config) Show(w io.Writer) error {
 	var text bytes.Buffer
 	encoder := toml.NewEncoder(&text)
 	encoder.Indent = ""
-	if err := encoder.Encode(c.Redacted()); err != nil {
+	if err := encoder.Encode(c.shown()); err != nil {
 		return fmt.Errorf("write the configuration: %w", err)
 	}
 	if _, err := w.Write(emptyUnique.ReplaceAll(text.Bytes(), []byte("$1"))); err != nil {
@@ -30,5 +31,11 @@ func (c *Config) Show(w io.Writer) error {
 
 // Effective returns what Show writes as a tree, for other formats.
 func (c *Config) Effective() map[string]any {
-	return tree(reflect.ValueOf(*c.Redacted())).(map[string]any) // as every struct
+	return tree(reflect.ValueOf(*c.shown())).(map[string]any) // as every struct
+}
+
+func (c *Config) shown() *Config {
+	shown := c.Redacted()
+	shown.Include = nil
+	return shown
 }
