@@ -249,3 +249,27 @@ func TestInvalidFileKeepsItsIncludes(t *testing.T) {
 		t.Error("an edit of an included file is not seen")
 	}
 }
+
+// A file or directory that is refused because of its mode is read again once that is fixed.
+func TestModesAreWatched(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "forge.toml")
+	writeFile(t, path, `include = ["crons.d/*.toml"]`)
+	crons := filepath.Join(dir, "crons.d")
+	if err := os.Mkdir(crons, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(crons, "a.toml")
+	writeFile(t, file, "# none")
+	s := newSources(path)
+	for _, name := range []string{path, crons, file} {
+		before := s.state()
+		if err := os.Chmod(name, 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if s.state() == before {
+			t.Errorf("another mode of %s is not seen", name)
+		}
+	}
+}

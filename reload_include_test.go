@@ -72,6 +72,14 @@ func TestNodeFollowsIncludedFiles(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "crons.d")); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "the node refuses a missing directory", func() bool {
+		return strings.Contains(self(t, pool).ConfigError, "crons.d: no such file or directory")
+	})
+	awaitCrons("aa bb ee")
+	// It is back, but empty.
+	if err := os.Mkdir(filepath.Join(dir, "crons.d"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, "the node asks for confirmation", func() bool {
 		return strings.Contains(self(t, pool).ConfigWaiting, "would remove 3 of 3 crons")
 	})

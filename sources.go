@@ -40,8 +40,12 @@ func (s *sources) state() sourcesState {
 	began := time.Now()
 	digest, newest := sha256.New(), int64(0)
 	newest = addFile(digest, s.path, newest)
-	for _, file := range config.IncludedFiles(s.path, s.refresh()) {
+	patterns := s.refresh()
+	for _, file := range config.IncludedFiles(s.path, patterns) {
 		newest = addFile(digest, file, newest)
+	}
+	for _, dir := range config.IncludedDirs(s.path, patterns) {
+		addMode(digest, dir) // what is in it counts by itself
 	}
 	s.cost = time.Since(began)
 	return sourcesState{files: [sha256.Size]byte(digest.Sum(nil)), newest: newest}
@@ -91,8 +95,15 @@ func addFile(digest hash.Hash, path string, newest int64) int64 {
 		device, inode = uint64(stat.Dev), stat.Ino //nolint:unconvert // int32 on some systems
 	}
 	written := info.ModTime().UnixNano()
-	fmt.Fprintf(digest, "%q %d %d %d %d\n", path, device, inode, info.Size(), written)
+	fmt.Fprintf(digest, "%q %d %d %d %d %o\n", path, device, inode, info.Size(), written, info.Mode())
 	return max(newest, written)
+}
+
+// addMode adds to a digest who may read and write a directory.
+func addMode(digest hash.Hash, dir string) {
+	if info, err := os.Stat(dir); err == nil {
+		fmt.Fprintf(digest, "%q %o\n", dir, info.Mode())
+	}
 }
 
 // age returns the time since a file was last written, and settleTime if there is none.

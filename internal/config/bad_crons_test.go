@@ -178,7 +178,7 @@ func TestCountOfCrons(t *testing.T) {
 		1_000_000: {"forge.toml: warning: crons: very many crons (got 1,000,000); want no more than 100,000 in one cluster"},
 		1_000_001: {"forge.toml: crons: too many crons (got 1,000,001); want at most 1,000,000"},
 	} {
-		l := newLoader("forge.toml", "", LoadOptions{})
+		l := newLoader("forge.toml", LoadOptions{})
 		if ok := l.checkCount(crons); ok != (crons <= 1_000_000) {
 			t.Errorf("%d crons: %v", crons, ok)
 		}

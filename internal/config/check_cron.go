@@ -21,10 +21,6 @@ const (
 	// mostTicks is how many ticks may be in a window of which all are to be
 	// caught up: no limit that can be written lets more fire.
 	mostTicks = 1_000_000
-	// manyCrons is how many crons there may be without a warning, mostCrons how
-	// many at all.
-	manyCrons = 100_000
-	mostCrons = 1_000_000
 )
 
 func (l *loader) checkCrons() {
@@ -61,12 +57,12 @@ func (l *loader) checkOnFailure(path string, then OnFailure) {
 // them in memory.
 func (l *loader) checkCount(crons int) bool {
 	switch {
-	case crons > mostCrons:
-		l.add("crons", true, Problem{Message: "too many crons", Got: humanize.Comma(int64(crons)), Want: "at most " + humanize.Comma(mostCrons)})
+	case crons > l.limits.mostCrons:
+		l.add("crons", true, Problem{Message: "too many crons", Got: humanize.Comma(int64(crons)), Want: "at most " + humanize.Comma(int64(l.limits.mostCrons))})
 		return false
-	case crons > manyCrons:
+	case crons > l.limits.manyCrons:
 		l.add("crons", true, Problem{
-			Message: "very many crons", Got: humanize.Comma(int64(crons)), Want: "no more than " + humanize.Comma(manyCrons) + " in one cluster",
+			Message: "very many crons", Got: humanize.Comma(int64(crons)), Want: "no more than " + humanize.Comma(int64(l.limits.manyCrons)) + " in one cluster",
 			Warning: true,
 		})
 	}

@@ -92,7 +92,7 @@ func defaultJob() Job {
 // for a file, and reports what is wrong with it. Start from Default.
 func (c *Config) Complete() Report {
 	l := &loader{
-		name: "config", cfg: c, ix: newIndex(""), now: time.Now,
+		name: "config", cfg: c, ix: newIndex(""), now: time.Now, limits: defaultLimits,
 		given: map[string]string{}, broken: map[string]bool{}, aliases: map[string]string{},
 	}
 	l.complete()

@@ -14,15 +14,17 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// includeLimits bound what a configuration may include in all. Each file is bounded by
-// maxFileSize too.
-type includeLimits struct {
+// limits bound what a configuration may include in all. Each file is bounded by maxFileSize
+// too.
+type limits struct {
 	files int
 	bytes int64
+	// manyCrons are enough for a warning, mostCrons are the most.
+	manyCrons, mostCrons int
 }
 
 // A million crons fit in either way: some in each of many files, or a hundred full files.
-var defaultIncludeLimits = includeLimits{files: 100_000, bytes: 1 << 30}
+var defaultLimits = limits{files: 100_000, bytes: 1 << 30, manyCrons: 100_000, mostCrons: 1_000_000}
 
 // wildcards are the characters that make a name a pattern.
 const wildcards = `*?[\`
@@ -43,7 +45,7 @@ func (l *loader) include() bool {
 		}
 		files, err := matchingFiles(l.dir, pattern)
 		if err != nil {
-			l.wrong(path, err.Error(), strconv.Quote(clip(pattern)), "")
+			l.wrong(path, err.Error(), strconv.Quote(clip(pattern)), "a directory that can be read")
 			whole = false
 			continue
 		}
@@ -121,16 +123,54 @@ func inside(dir, path string) bool {
 }
 
 // matchingFiles returns what a pattern matches, in order. As in a shell, * does not match
-// names that begin with a dot: editors and deployments keep their own files there.
+// names that begin with a dot: editors and deployments keep their own files there. Unlike
+// filepath.Glob it returns an error if a directory cannot be read, or does not exist although
+// the pattern names it.
 func matchingFiles(dir, pattern string) ([]string, error) {
-	files, err := filepath.Glob(under(dir, pattern))
+	pattern = filepath.Clean(pattern)
+	if filepath.IsAbs(pattern) {
+		dir, pattern = "/", strings.TrimPrefix(pattern, "/")
+	}
+	found, wild := []string{dir}, false
+	for part := range strings.SplitSeq(pattern, "/") {
+		var below []string
+		isPattern := strings.ContainsAny(part, wildcards)
+		for _, up := range found {
+			if !isPattern {
+				below = append(below, filepath.Join(up, part))
+				continue
+			}
+			names, err := matchingNames(up, part)
+			if wild && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) {
+				continue // only some of what matched is, or has, such a directory
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", up, withoutPath(err))
+			}
+			below = append(below, names...)
+		}
+		found, wild = below, wild || isPattern
+	}
+	return slices.DeleteFunc(found, func(file string) bool {
+		_, err := os.Lstat(file)
+		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+	}), nil
+}
+
+// matchingNames returns what matches in one directory.
+func matchingNames(dir, pattern string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	if strings.HasPrefix(filepath.Base(pattern), ".") {
-		return files, nil
+	var found []string
+	for _, entry := range entries {
+		name := entry.Name()
+		if matches, _ := filepath.Match(pattern, name); matches && (name[0] != '.' || pattern[0] == '.') {
+			found = append(found, filepath.Join(dir, name))
+		}
 	}
-	return slices.DeleteFunc(files, func(file string) bool { return strings.HasPrefix(filepath.Base(file), ".") }), nil
+	return found, nil
 }
 
 // includeFile reads one file. Its crons and jobs become those of the configuration.
@@ -221,7 +261,7 @@ func IncludePatterns(path string) (patterns []string, ok bool) {
 	if err != nil || len(text) > maxFileSize {
 		return nil, false
 	}
-	l := newLoader(path, "", LoadOptions{Environ: func() []string { return nil }})
+	l := newLoader(path, LoadOptions{Environ: func() []string { return nil }})
 	tree, ok := l.decode(strings.TrimPrefix(string(text), "\ufeff"))
 	if !ok {
 		return nil, false
@@ -250,7 +290,11 @@ func IncludedDirs(path string, patterns []string) []string {
 	root := filepath.Dir(path)
 	for _, pattern := range patterns {
 		for up := filepath.Dir(under(root, pattern)); inside(root, up); up = filepath.Dir(up) {
-			if matching, err := filepath.Glob(up); err == nil {
+			relative, err := filepath.Rel(root, up)
+			if err != nil {
+				continue
+			}
+			if matching, err := matchingFiles(root, relative); err == nil {
 				dirs = append(dirs, matching...)
 			}
 		}

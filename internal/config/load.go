@@ -26,7 +26,7 @@ type LoadOptions struct {
 	JudgeAlert func(alert Alert, kept time.Duration) []Problem
 
 	path, dir string
-	limits    includeLimits // zero: the defaults
+	limits    limits // zero: the defaults
 	// onHost has the jobs checked against this host: the file is a node's own.
 	onHost bool
 	now    func() time.Time // nil: time.Now
@@ -71,7 +71,7 @@ func Parse(name string, text []byte, options LoadOptions) (*Config, Report, erro
 }
 
 func parse(name string, text []byte, mode fs.FileMode, options LoadOptions) (*Config, Report, error) {
-	l := newLoader(name, "", options)
+	l := newLoader(name, options)
 	if len(text) > maxFileSize {
 		l.at(0, Problem{Message: "config too large", Want: "at most 1 MiB"})
 	} else {

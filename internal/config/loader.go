@@ -35,7 +35,7 @@ type loader struct {
 	report  Report
 
 	path   string // of the file itself; empty where there is none
-	limits includeLimits
+	limits limits
 	// included are the included files in the order of their crons, and jobFiles those of
 	// their jobs by path.
 	included []*source
@@ -44,16 +44,16 @@ type loader struct {
 	directories map[string]bool
 }
 
-func newLoader(name, text string, options LoadOptions) *loader {
+func newLoader(name string, options LoadOptions) *loader {
 	if options.now == nil {
 		options.now = time.Now
 	}
-	if options.limits == (includeLimits{}) {
-		options.limits = defaultIncludeLimits
+	if options.limits == (limits{}) {
+		options.limits = defaultLimits
 	}
 	return &loader{
 		name: name, dir: options.dir, now: options.now, onHost: options.onHost, env: options.environ(), judge: options.JudgeAlert,
-		cfg: Default(), ix: newIndex(text),
+		cfg: Default(), ix: newIndex(""),
 		given: map[string]string{}, broken: map[string]bool{}, aliases: map[string]string{},
 		path: options.path, limits: options.limits, jobFiles: map[string]*source{}, directories: map[string]bool{},
 	}
