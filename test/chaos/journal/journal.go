@@ -19,8 +19,10 @@ import (
 
 // triggersSQL has triggers number what is written. Entries draw their numbers and
 // their time when their transaction commits, as they may be prepared before their
-// tick, leaders when they take the row. Whoever writes in a leader's name has that
-// row locked until the commit is done, and so the numbers say what came first.
+// tick. Leaders draw their time as they take the row: a trigger that runs afterwards runs at
+// the end of the statement, and a statement that stalls would make each gap look wrong.
+// Whoever writes in a leader's name has that row locked until the commit is done, and so
+// the numbers say what came first.
 //
 // chaos_commit is also where a leader is severed: it is the server that takes its
 // time, so nothing that the leader does can stop its commit any more. Sequences
@@ -34,8 +36,13 @@ CREATE TABLE chaos_entries (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, seq bigint, at timestamptz DEFAULT clock_timestamp(), txid bigint,
     cron text, tick timestamptz, verdict text, term bigint, node_id text);
 CREATE TABLE chaos_ends (seq bigint DEFAULT nextval('chaos_seq'), at timestamptz DEFAULT clock_timestamp(), job_id bigint);
+CREATE FUNCTION chaos_take() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM set_config('chaos.taken_at', clock_timestamp()::text, true);
+    RETURN NEW;
+END $$;
 CREATE FUNCTION chaos_lead() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    INSERT INTO chaos_leads (role, term, node_id) VALUES (NEW.role, NEW.term, coalesce(NEW.node_id, ''));
+    INSERT INTO chaos_leads (at, role, term, node_id)
+    VALUES (current_setting('chaos.taken_at')::timestamptz, NEW.role, NEW.term, coalesce(NEW.node_id, ''));
     RETURN NULL;
 END $$;
 CREATE FUNCTION chaos_delete() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -69,6 +76,7 @@ CREATE FUNCTION chaos_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 END $$;
 CREATE CONSTRAINT TRIGGER chaos_commit AFTER INSERT ON chaos_entries DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION chaos_commit();
+CREATE TRIGGER chaos_take BEFORE INSERT OR UPDATE ON forge_leaders FOR EACH ROW EXECUTE FUNCTION chaos_take();
 CREATE TRIGGER chaos_insert AFTER INSERT ON forge_leaders FOR EACH ROW EXECUTE FUNCTION chaos_lead();
 CREATE TRIGGER chaos_update AFTER UPDATE ON forge_leaders FOR EACH ROW
     WHEN ((OLD.term, OLD.node_id) IS DISTINCT FROM (NEW.term, NEW.node_id)) EXECUTE FUNCTION chaos_lead();
