@@ -80,7 +80,12 @@ drill: build ## Hand a role over on a living cluster and measure it (ROLE=schedu
 test: ## Run the tests on a PostgreSQL of their own.
 	@scripts/need-postgres
 	$(PGRUN) -- go test -timeout 20m $(TESTFLAGS) $(PACKAGES)
-	$(if $(filter ./...,$(PACKAGES)),$(PGRUN) -- go -C bench test -timeout 20m $(TESTFLAGS) ./...)
+	$(if $(filter ./...,$(PACKAGES)),$(MAKE) test-bench)
+
+.PHONY: test-bench
+test-bench: ## Run the tests of the benchmarks.
+	@scripts/need-postgres
+	$(PGRUN) -- go -C bench test -timeout 20m $(TESTFLAGS) ./...
 
 .PHONY: test-matrix
 test-matrix: ## Run the tests on the oldest and the newest supported PostgreSQL.
@@ -91,16 +96,14 @@ test-matrix: ## Run the tests on the oldest and the newest supported PostgreSQL.
 	done
 
 .PHONY: check
-check: lint ## Format, lint, vet, module files and the tests with the race detector.
+check: lint ## Format, lint, module files and the tests with the race detector.
 	$(MAKE) test TESTFLAGS='-race $(TESTFLAGS)'
 
 # What check does besides the tests, fast.
 .PHONY: lint
-lint: ## The checks that run no test: format, lint, vet, retired words, module files.
+lint: ## The checks that run no test: format, lint, retired words, module files.
 	@unformatted=$$(git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 $(TOOL) gofumpt -l); \
 	if [[ -n $$unformatted ]]; then printf 'not formatted (run make format):\n%s\n' "$$unformatted"; exit 1; fi
-	go vet ./...
-	go -C bench vet ./...
 	$(TOOL) golangci-lint run
 	cd bench && $(BENCH_TOOL) golangci-lint run
 	go -C tools test ./retiredwords
