@@ -51,8 +51,8 @@ func TestHandOverPages(t *testing.T) {
 	for _, step := range []struct{ path, body, location, says string }{
 		{"/leaders/scheduler/step-down", "", "/leaders?did=step-down&of=scheduler", "The leader of scheduler was asked to step down. node-1 leads it now, in term 7."},
 		{"/leaders/scheduler/transfer", "to=node-2", "/leaders?did=transfer&of=scheduler&target=node-2", "asked to hand over to node-2."},
-		{"/nodes/node-1/drain", "", "/nodes?did=drain&node=node-1", "node-1 is drained"},
-		{"/nodes/node-1/undrain", "", "/nodes?did=undrain&node=node-1", "node-1 works again."},
+		{"/nodes/node-1/drain", "", "/nodes/node-1?did=drain", "node-1 is drained"},
+		{"/nodes/node-1/undrain", "", "/nodes/node-1?did=undrain", "node-1 works again."},
 	} {
 		before := len(c.Done)
 		w := post(t, h, step.path, formType, step.body)

@@ -36,7 +36,7 @@ func TestHostileTextStaysText(t *testing.T) {
 	pages, _ := hostilePaths(c)
 	query := url.QueryEscape(dashboardtest.Attack)
 	for _, path := range append(pages, "/jobs?kind="+query+"&queue="+query+"&cron="+query, "/crons?q="+query, "/enqueue?kind="+query, "/bulk/jobs/cancel?kind="+query,
-		"/queues?did=pause&queue="+query, "/alerts?did=silence&alert="+query, "/nodes?did=drain&node="+query, "/leaders?did=transfer&of="+query+"&to="+query,
+		"/queues?did=pause&queue="+query, "/alerts?did=silence&alert="+query, "/nodes/"+dashboardtest.AttackName+"?did=drain", "/leaders?did=transfer&of="+query+"&to="+query,
 		"/jobs?state="+query, "/login?next="+query, "/"+dashboardtest.AttackName) {
 		w := get(t, h, path)
 		dashboardtest.CheckHarmless(t, path, w.Body.Bytes())
@@ -51,7 +51,7 @@ func TestHostileTextStaysText(t *testing.T) {
 		t.Errorf("the output is %q", output)
 	}
 	h = handlerOf(dashboardtest.Hostile()) // a cluster without counts
-	for _, path := range []string{"/", "/leaders", "/nodes", "/crons", "/crons/" + dashboardtest.AttackName, "/jobs", "/jobs/42", "/queues", "/alerts", "/storage", "/activity", "/activity?text=" + query, "/dead", "/dead/" + dashboardtest.DeadGroup, "/settings", "/enqueue?kind=" + query} {
+	for _, path := range []string{"/", "/leaders", "/nodes", "/nodes/" + dashboardtest.AttackName, "/crons", "/crons/" + dashboardtest.AttackName, "/jobs", "/jobs/42", "/queues", "/alerts", "/storage", "/activity", "/activity?text=" + query, "/dead", "/dead/" + dashboardtest.DeadGroup, "/settings", "/enqueue?kind=" + query} {
 		if w := get(t, h, path); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "&lt;script&gt;alert(1)") {
 			t.Errorf("%s: status %d, and the attack is not among what it shows", path, w.Code)
 		}

@@ -111,6 +111,8 @@ func TestPageErrors(t *testing.T) {
 		{path: "/jobs/abc", status: 404},
 		{path: "/leaders/king/step-down", status: 404},
 		{path: "/nodes/node-9/drain", status: 404},
+		{path: "/nodes/node-9", status: 404},
+		{path: "/api/v1/nodes/node-9", status: 404},
 		{path: "/crons/none", status: 404},
 		{path: "/nowhere", status: 404},
 		{path: "/jobs?state=sleeping", status: 400},

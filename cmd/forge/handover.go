@@ -3,14 +3,15 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/forge-scheduler/forge/internal/handover"
-	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -36,6 +37,9 @@ func refused(err error) error {
 		return &codedError{exitNotFound, err}
 	}
 	if _, ok := errors.AsType[*handover.NotTakenError](err); ok {
+		return timeoutError(err)
+	}
+	if _, ok := errors.AsType[*handover.BusyError](err); ok {
 		return timeoutError(err)
 	}
 	return err
@@ -119,14 +123,17 @@ var drillColumns = []column[handover.DrillResult]{
 }
 
 func (a *app) nodeDrainCommand() *cobra.Command {
-	return a.handoverCommand(&cobra.Command{
+	var wait bool
+	cmd := a.handoverCommand(&cobra.Command{
 		Use: "drain NODE", Short: "Hand over a node's roles and assign it no more jobs",
 		Long: "Hand the roles of a node over to other nodes, keep it from leading again and assign\n" +
 			"it no more jobs; its running jobs continue. The node stays drained until forge node\n" +
-			"undrain or until it restarts.",
+			"undrain or until it restarts. With --wait, wait until the node runs no job any more,\n" +
+			"so that stopping it interrupts nothing.",
 		Args:    cobra.ExactArgs(1),
-		Example: "  forge node drain node-2",
+		Example: "  forge node drain node-2 --wait --timeout 10m",
 	}, func(ctx context.Context, pool *pgxpool.Pool, changes *leaderstore.Changes, args []string, within time.Duration) error {
+		began := time.Now()
 		led, err := handover.New(pool, nil).Drain(ctx, args[0], whoAmI())
 		if err != nil {
 			return err
@@ -134,8 +141,24 @@ func (a *app) nodeDrainCommand() *cobra.Command {
 		if err := handover.AwaitAll(ctx, pool, changes, led, within); err != nil {
 			return err
 		}
+		if wait {
+			if err := handover.AwaitStoppable(ctx, pool, changes, args[0], within-time.Since(began), a.progress()); err != nil {
+				return err
+			}
+		}
 		return a.showNode(ctx, pool, args[0])
 	})
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the node is safe to stop: it leads no role and runs no job")
+	return cmd
+}
+
+// progress returns a function that prints lines to standard error if it is a terminal.
+func (a *app) progress() func(line string) {
+	file, ok := a.err.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return func(string) {}
+	}
+	return func(line string) { a.note(line) }
 }
 
 func (a *app) nodeUndrainCommand() *cobra.Command {
@@ -149,12 +172,4 @@ func (a *app) nodeUndrainCommand() *cobra.Command {
 			return a.showNode(ctx, pool, args[0])
 		}),
 	}
-}
-
-func (a *app) showNode(ctx context.Context, pool *pgxpool.Pool, id string) error {
-	node, err := nodestore.New(pool).Get(ctx, id)
-	if err != nil {
-		return err
-	}
-	return one(a, nodeLine{Node: node}, nodeColumns)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,12 +13,15 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/handover"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 func (a *app) nodeCommand() *cobra.Command {
 	return group("node", "Show the nodes of the cluster, and drain them",
-		a.watchable(a.nodeListCommand()), a.nodeDrainCommand(), a.nodeUndrainCommand())
+		a.watchable(a.nodeListCommand()), a.watchable(a.nodeShowCommand()), a.nodeDrainCommand(), a.nodeUndrainCommand())
 }
 
 func (a *app) nodeListCommand() *cobra.Command {
@@ -31,7 +35,7 @@ func (a *app) nodeListCommand() *cobra.Command {
 			if err != nil {
 				return nil, err
 			}
-			return withDrift(ctx, pool, nodestore.Orders.Sort(sort.name, nodestore.FilterTable.Select(where.Filter, time.Time{}, nodes)))
+			return nodeLines(ctx, pool, nodestore.Orders.Sort(sort.name, nodestore.FilterTable.Select(where.Filter, time.Time{}, nodes)))
 		}),
 	}
 	where.addTo(cmd.Flags(), nodestore.FilterTable.Keys(), "nodes", "state:active tag:zone=eu*", "operations.md")
@@ -39,14 +43,53 @@ func (a *app) nodeListCommand() *cobra.Command {
 	return cmd
 }
 
-// nodeLine is a node with the difference of its file from the configuration in force.
+func (a *app) nodeShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "show NODE", Short: "Show a node, the roles that it leads, and whether it is safe to stop", Args: cobra.ExactArgs(1),
+		Long: "Shows a node. A node is safe to stop once it is drained, leads no role and runs no job.\n" +
+			"forge job list --filter node:NODE lists its jobs.",
+		Example: "  forge node show node-2",
+		RunE: a.onDatabase(func(ctx context.Context, pool *pgxpool.Pool, args []string) error {
+			return a.showNode(ctx, pool, args[0])
+		}),
+	}
+}
+
+// showNode prints a node.
+func (a *app) showNode(ctx context.Context, pool *pgxpool.Pool, id string) error {
+	nodes, err := nodestore.New(pool).List(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(nodes, func(n nodestore.Node) bool { return n.NodeID == id })
+	if i < 0 {
+		return unknown("node", id, names(nodes, func(n nodestore.Node) string { return n.NodeID }), "forge node list")
+	}
+	lines, err := nodeLines(ctx, pool, nodes[i:i+1])
+	if err != nil {
+		return err
+	}
+	return one(a, lines[0], nodeColumns)
+}
+
+// nodeLine is a node with what stopping it would interrupt, and with the difference of its file
+// from the configuration in force.
 type nodeLine struct {
 	nodestore.Node
+	handover.Duty
 	Drift config.Diff `json:"drift,omitempty"`
 }
 
-// withDrift adds to each present node how its file differs.
-func withDrift(ctx context.Context, pool *pgxpool.Pool, nodes []nodestore.Node) ([]nodeLine, error) {
+// nodeLines reads the duties of nodes, and how the files of present ones differ.
+func nodeLines(ctx context.Context, pool *pgxpool.Pool, nodes []nodestore.Node) ([]nodeLine, error) {
+	leaders, err := leaderstore.New(pool).Leaders(ctx)
+	if err != nil {
+		return nil, err
+	}
+	duties, err := handover.Duties(ctx, jobstore.New(pool), nodes, leaders)
+	if err != nil {
+		return nil, err
+	}
 	var hashes []string
 	for _, n := range nodes {
 		if n.Present() {
@@ -59,7 +102,7 @@ func withDrift(ctx context.Context, pool *pgxpool.Pool, nodes []nodestore.Node) 
 	}
 	lines := make([]nodeLine, len(nodes))
 	for i, n := range nodes {
-		lines[i].Node = n
+		lines[i].Node, lines[i].Duty = n, duties[n.NodeID]
 		if n.Present() {
 			lines[i].Drift = drifts[n.ConfigHash]
 		}
@@ -95,6 +138,18 @@ func reportNote(n nodeLine) string {
 	}
 }
 
+// stopNote reports whether a node is safe to stop, or why a drained node is not.
+func stopNote(n nodeLine) string {
+	switch {
+	case n.SafeToStop:
+		return "yes"
+	case n.State == nodestore.Draining:
+		return "no: " + strings.TrimSuffix(n.StopNote, ".")
+	default:
+		return "-"
+	}
+}
+
 var nodeColumns = []column[nodeLine]{
 	{title: "node", show: func(n nodeLine) string { return n.NodeID }},
 	{title: "state", show: func(n nodeLine) string { return n.State }},
@@ -102,7 +157,9 @@ var nodeColumns = []column[nodeLine]{
 	{title: "heartbeat", show: func(n nodeLine) string { return span(n.Now.Sub(n.LastHeartbeatAt)) + " ago" }},
 	{title: "started", show: func(n nodeLine) string { return ago(n.StartedAt, n.Now) }},
 	{title: "version", show: func(n nodeLine) string { return n.Version }},
+	{title: "safe to stop", show: stopNote},
 	{title: "api", show: func(n nodeLine) string { return dash(n.APIURL) }},
+	{title: "leads", wide: true, show: func(n nodeLine) string { return dash(strings.Join(n.Leads, ",")) }},
 	{title: "tzdata", wide: true, show: func(n nodeLine) string { return dash(n.TZData) }},
 	{title: "pid", wide: true, show: func(n nodeLine) string { return strconv.Itoa(n.PID) }},
 	{title: "host", wide: true, show: func(n nodeLine) string { return n.Hostname }},

@@ -115,6 +115,7 @@ var ownNames = map[reflect.Type]string{
 	reflect.TypeFor[alerts.Status]():          "AlertStatus",
 	reflect.TypeFor[jobstore.Queue]():         "Queue",
 	reflect.TypeFor[jobstore.Usage]():         "QueueUsage",
+	reflect.TypeFor[nodeItem]():               "Node",
 }
 
 // ownFields are the schemas of fields that the Go types do not fully describe.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -27,13 +28,25 @@ type LeaderItem struct {
 	LeaseRemaining float64 `json:"lease_remaining_seconds"`
 }
 
-func (s *API) listNodes(r *http.Request, q *web.Query) (nodes web.List[nodestore.Node], err error) {
+// nodeItem is a node with what stopping it would interrupt.
+type nodeItem struct {
+	nodestore.Node
+	handover.Duty
+}
+
+const safeToStop = " `safe_to_stop` is true once the node is drained, leads no role and runs no job, so that stopping it interrupts nothing."
+
+func (s *API) listNodes(r *http.Request, q *web.Query) (list web.List[nodeItem], err error) {
 	where, sort := cluster.Where(q, nodestore.FilterTable.Keys()), cluster.SortOf(q, nodestore.Orders.Names())
 	if err := q.Err(); err != nil {
-		return nodes, err
+		return list, err
 	}
-	all, err := s.Source.Nodes.List(r.Context())
-	return web.ListOf(nodestore.Orders.Sort(sort, nodestore.FilterTable.Select(where, s.Now(), all)), ""), err
+	nodes, err := s.Source.Nodes.List(r.Context())
+	if err != nil {
+		return list, err
+	}
+	items, err := s.nodeItems(r.Context(), nodestore.Orders.Sort(sort, nodestore.FilterTable.Select(where, s.Now(), nodes)))
+	return web.ListOf(items, ""), err
 }
 
 type transferAsk struct {
@@ -67,9 +80,12 @@ func (s *API) leaderRoutes() []route.Route {
 		}, s.getIncident),
 		get(s, "/api/v1/nodes", route.Operation{
 			ID: "listNodes", Summary: "List the nodes",
-			About: "Returns the nodes that match the filter, with their roles, their capabilities, their slots and their last heartbeat. The list is complete.",
+			About: "Returns the nodes that match the filter, with their roles, their capabilities, their slots and their last heartbeat." + safeToStop + " The list is complete.",
 			Query: []route.Parameter{filterParameter("state:active tag:zone=eu*", nodestore.FilterTable.Keys()), sortParameter(nodestore.Orders)},
 		}, s.listNodes),
+		get(s, "/api/v1/nodes/{node}", route.Operation{
+			ID: "getNode", Summary: "Show a node", About: "Returns a node as in the list." + safeToStop,
+		}, s.getNode),
 	}
 	if s.RoleOps == nil {
 		return routes
@@ -117,6 +133,36 @@ func (s *API) listLeaders(r *http.Request, _ *web.Query) (items web.List[LeaderI
 		items.Items = append(items.Items, item)
 	}
 	return web.ListOf(items.Items, ""), err
+}
+
+// nodeItems adds to nodes what stopping them would interrupt.
+func (s *API) nodeItems(ctx context.Context, nodes []nodestore.Node) ([]nodeItem, error) {
+	leaders, err := s.Source.Leadership.Leaders(ctx)
+	if err != nil {
+		return nil, err
+	}
+	duties, err := handover.Duties(ctx, s.Source.Jobs, nodes, leaders)
+	items := make([]nodeItem, len(nodes))
+	for i, n := range nodes {
+		items[i] = nodeItem{n, duties[n.NodeID]}
+	}
+	return items, err
+}
+
+func (s *API) getNode(r *http.Request, _ *web.Query) (nodeItem, error) {
+	nodes, err := s.Source.Nodes.List(r.Context())
+	if err != nil {
+		return nodeItem{}, err
+	}
+	nodes = slices.DeleteFunc(nodes, func(n nodestore.Node) bool { return n.NodeID != r.PathValue("node") })
+	if len(nodes) == 0 {
+		return nodeItem{}, cluster.ErrNoNode
+	}
+	items, err := s.nodeItems(r.Context(), nodes)
+	if err != nil {
+		return nodeItem{}, err
+	}
+	return items[0], nil
 }
 
 // listTenures lists the tenures. The cursor names the beginning and the role of one of

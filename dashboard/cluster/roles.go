@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/handover"
@@ -37,6 +38,9 @@ type HandOverDocument struct {
 
 // ErrNoTarget answers a transfer without a target.
 var ErrNoTarget = web.WrongFields(web.WrongField("to", "is missing; want the id of the node that shall lead"))
+
+// ErrNoNode answers requests for a node that does not exist.
+var ErrNoNode = web.Refuse(http.StatusNotFound, "There is no such node.")
 
 // DrainDocument names the roles that a drained node was requested to hand over.
 type DrainDocument struct {

@@ -118,6 +118,8 @@ type Jobs interface {
 	// Logs returns the chunks of an attempt's output that follow afterSeq, at most one
 	// batch. An empty result means that there are no more.
 	Logs(ctx context.Context, id int64, attempt, afterSeq int) ([]jobstore.LogChunk, error)
+	// RunningByOwner counts the running jobs of each of these client ids.
+	RunningByOwner(ctx context.Context, owners []string) (map[string]int, error)
 	// Placement explains where a job will run, why it waits, or which nodes ran it.
 	Placement(ctx context.Context, id int64) (explain.Placement, error)
 }

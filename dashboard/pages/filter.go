@@ -19,7 +19,7 @@ var (
 	jobFields  = fieldNames(jobstore.Keys, "state")
 	deadFields = fieldNames(jobstore.DeadKeys)
 	cronFields = fieldNames(cronstore.FilterTable.Keys(), "is")
-	nodeFields = fieldNames(nodestore.FilterTable.Keys(), "node") // the page names the drained node so
+	nodeFields = fieldNames(nodestore.FilterTable.Keys())
 )
 
 func fieldNames(keys []filter.Key, without ...string) (names []string) {

@@ -17,10 +17,7 @@ import (
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
-var (
-	errNoSuchRole = web.Refuse(http.StatusNotFound, "There is no such role.")
-	errNoSuchNode = web.Refuse(http.StatusNotFound, "There is no such node.")
-)
+var errNoSuchRole = web.Refuse(http.StatusNotFound, "There is no such role.")
 
 // formHandOver handles the confirmed form.
 func (s *Pages) formHandOver(transfer bool) http.HandlerFunc {
@@ -58,7 +55,7 @@ func (s *Pages) formDrain(drain bool) http.HandlerFunc {
 			s.AnswerError(w, r, err)
 			return
 		}
-		redirectWithNotice(w, r, "/nodes?"+web.Encode("did", did, "node", node))
+		redirectWithNotice(w, r, nodePath(node)+"?"+web.Encode("did", did))
 	}
 }
 
@@ -147,12 +144,12 @@ func loadDrain(drain bool) func(*Pages, context.Context, *request) (body, error)
 		id := req.Values.Get("node")
 		i := slices.IndexFunc(facts.nodes, func(n nodestore.Node) bool { return n.NodeID == id })
 		if i < 0 {
-			return nil, errNoSuchNode
+			return nil, cluster.ErrNoNode
 		}
 		node := facts.nodes[i]
 		b := &handOverBody{
 			base:  base{name: "Drain " + id, beat: s.pulseOf(facts)},
-			Title: "Drain " + id + "?", Verb: "Drain", Icon: "pause", Path: nodePath(id) + "/" + didDrain, Back: "/nodes", BackTo: "Nodes",
+			Title: "Drain " + id + "?", Verb: "Drain", Icon: "pause", Path: nodePath(id) + "/" + didDrain, Back: nodePath(id), BackTo: id,
 			What: "Its roles go to other nodes, and it gets no more jobs. " + runningWords(node.Running) + " It stays drained until it is undrained or restarted.",
 		}
 		if !drain {

@@ -15,6 +15,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/filter"
+	"github.com/forge-scheduler/forge/internal/handover"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -63,6 +64,9 @@ func (s *Pages) loadNodes(ctx context.Context, req *request) (body, error) {
 	rows := nodeRows(facts, s.Self)
 	if sort != "" {
 		slices.SortStableFunc(rows, func(a, b nodeRow) int { return place[a.Node.ID] - place[b.Node.ID] })
+	}
+	if err := s.addDuties(ctx, facts, rows); err != nil {
+		return nil, err
 	}
 	for _, row := range rows {
 		node, matches := byID[row.Node.ID]
@@ -193,6 +197,7 @@ type nodeRow struct {
 	Tone      string
 	Mine      bool
 	URL       string
+	Path      string
 	Leads     []string
 	Slots     int
 	Running   int
@@ -216,9 +221,10 @@ type nodeRow struct {
 	Refused string
 	Waits   string
 	Restart string
-	// Facts and Act are shown only on the page of the nodes.
+	// Facts, Act and Duty are shown only on the pages of nodes.
 	Facts []fact
 	Act   *act
+	Duty  handover.Duty
 }
 
 // lateHeartbeat is the age from which a heartbeat is marked as late. By default, nodes send
@@ -238,7 +244,7 @@ func nodeRows(facts clusterFacts, self cluster.Self) []nodeRow {
 		rows = append(rows, nodeRow{
 			Silent: silent, Reported: reported,
 			Node: facts.colors.Node(n.NodeID), State: n.State, Tone: nodeTone(n.State),
-			Mine: n.NodeID == self.NodeID && n.Incarnation == self.Incarnation, URL: safeURL(n.APIURL),
+			Mine: n.NodeID == self.NodeID && n.Incarnation == self.Incarnation, URL: safeURL(n.APIURL), Path: nodePath(n.NodeID),
 			Leads: rolesOf(n, facts.leaders), Slots: n.Slots, Running: n.Running, Used: used(n),
 			Heartbeat: heartbeat,
 			Late:      present && facts.now.Sub(n.LastHeartbeatAt) > lateHeartbeat,

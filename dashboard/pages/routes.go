@@ -14,6 +14,7 @@ func (s *Pages) Routes() []route.Route {
 		{Path: "/leaders", Get: s.page("leaders"), Read: route.Viewer},
 		{Path: "/leaders/{role}/terms/{term}", Get: s.page("incident"), Read: route.Viewer},
 		{Path: "/nodes", Get: s.page("nodes"), Read: route.Viewer},
+		{Path: "/nodes/{node}", Get: s.page("nodepage"), Read: route.Viewer},
 		{Path: "/crons", Get: s.page("crons"), Read: route.Viewer},
 		{Path: "/crons/{name}", Get: s.page("cron"), Read: route.Viewer},
 		{Path: "/jobs", Get: s.page("jobs"), Read: route.Viewer},

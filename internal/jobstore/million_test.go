@@ -109,6 +109,7 @@ func TestNoStatementReadsTheWholeTable(t *testing.T) {
 			return second(store.ScanAvailable(ctx, []Scan{{Queue: "default", Limit: 500}, {Queue: "idle", Limit: 500}}, 10*time.Second, func(*AvailableJob) {}))
 		}, 1500},
 		"running by client":    {func(ctx context.Context) error { return second(store.RunningByClient(ctx, map[int64]string{5: "c"})) }, 500},
+		"running by owner":     {func(ctx context.Context) error { return second(store.RunningByOwner(ctx, []string{millionClient})) }, 500},
 		"next due":             {func(ctx context.Context) error { return second(store.NextDue(ctx)) }, 10},
 		"release due":          {func(ctx context.Context) error { return second(store.ReleaseDue(ctx, now.Add(time.Hour), 100)) }, 1000},
 		"orphans":              {func(ctx context.Context) error { return second(store.LockOrphans(ctx, millionClient, 10)) }, 500},

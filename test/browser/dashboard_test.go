@@ -125,6 +125,7 @@ func everyPage(n *node) []page {
 		{"dead-group", n.grave},
 		{"dead-retry", n.grave + "/retry"},
 		{"nodes", "/nodes"},
+		{"node", "/nodes/north"},
 		{"drain", "/nodes/north/drain"},
 		{"apply", "/apply"},
 		{"leadership", "/leaders"},

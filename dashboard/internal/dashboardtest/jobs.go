@@ -2,6 +2,8 @@ package dashboardtest
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
@@ -23,15 +25,15 @@ func (f Jobs) List(_ context.Context, filter jobstore.Filter) ([]jobstore.Job, e
 	})
 }
 
-// Search matches the kinds, queues and nodes of the terms.
+// Search matches the kinds, states, queues and nodes of the terms.
 func (f Jobs) Search(ctx context.Context, filter jobstore.Filter) (found jobstore.Found, err error) {
 	jobs, err := f.List(ctx, filter)
 	for _, j := range jobs {
-		fits := true
+		fits := map[string]bool{}
 		for _, t := range filter.Where.Terms() {
-			fits = fits && t.Text.Matches(map[string]string{"kind": j.Kind, "queue": j.Queue, "node": j.NodeID}[t.Key])
+			fits[t.Key] = fits[t.Key] || t.Text.Matches(map[string]string{"kind": j.Kind, "state": j.State, "queue": j.Queue, "node": j.NodeID}[t.Key])
 		}
-		if fits {
+		if !slices.Contains(slices.Collect(maps.Values(fits)), false) {
 			found.Jobs = append(found.Jobs, j)
 		}
 	}
@@ -63,6 +65,21 @@ func (f Jobs) Logs(_ context.Context, _ int64, attempt, afterSeq int) ([]jobstor
 			}
 		}
 		return own
+	})
+}
+
+// RunningByOwner counts the running jobs in the list by their nodes.
+func (f Jobs) RunningByOwner(_ context.Context, owners []string) (map[string]int, error) {
+	return Read(f.Cluster, func() map[string]int {
+		running := map[string]int{}
+		for _, n := range f.Nodes {
+			for _, j := range f.Jobs {
+				if j.State == "running" && j.NodeID == n.NodeID && slices.Contains(owners, n.ClientID()) {
+					running[n.ClientID()]++
+				}
+			}
+		}
+		return running
 	})
 }
 

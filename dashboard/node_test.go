@@ -1,0 +1,107 @@
+package dashboard
+
+import (
+	"html"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/handover"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/leaderstore"
+)
+
+// A node's page shows its jobs and roles, and links to the lists of them.
+func TestNodePage(t *testing.T) {
+	t.Parallel()
+	c := dashboardtest.New()
+	c.Jobs = append([]jobstore.Job{
+		{ID: 44, Kind: "mine", State: "running", NodeID: "node-1", AttemptedAt: dashboardtest.Epoch},
+		{ID: 43, Kind: "other", State: "running", NodeID: "node-2", AttemptedAt: dashboardtest.Epoch},
+	}, c.Jobs...)
+	c.Nodes[0].ConfigRestart = []string{"http.listen"}
+	c.Nodes[1].ConfigHash = "bbbbbbbbbb"
+	h := handlerOf(c)
+	page := get(t, h, "/nodes/node-1").Body.String()
+	for want, there := range map[string]bool{
+		`href="/jobs?filter=node%3Anode-1"`: true, `href="/jobs?filter=node%3Anode-1&amp;state=running"`: true, `href="/nodes/node-1/drain"`: true,
+		`href="/leaders?role=scheduler">Scheduler: leads`: true, "Log compactor: standby": true, "3<small>/50</small>": true,
+		`href="/jobs/44"`: true, `href="/jobs/43"`: false, "Waits for a restart: http.listen": true, "alpha": true, "afe to stop": false, "differs from": false,
+	} {
+		if strings.Contains(page, want) != there {
+			t.Errorf("%q is %v", want, !there)
+		}
+	}
+	page = get(t, h, "/nodes/node-2").Body.String()
+	for _, want := range []string{`href="/jobs/42"`, "disk full", `href="/jobs/43"`, "differs from the one in force"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page of node-2 does not say %q", want)
+		}
+	}
+	for _, path := range []string{"/", "/nodes"} {
+		if page := get(t, h, path).Body.String(); !strings.Contains(page, `href="/nodes/node-2"`) {
+			t.Errorf("%s does not lead to the node", path)
+		}
+	}
+}
+
+// A node is found by its id whatever characters it has, and its jobs by a filter that reads
+// back as the id.
+func TestNodeWithOddID(t *testing.T) {
+	t.Parallel()
+	c := dashboardtest.New()
+	const id = `a/b "c*d\?&#%`
+	c.Nodes[0].NodeID = id
+	h := handlerOf(c)
+	w := get(t, h, "/nodes/"+url.PathEscape(id))
+	query := url.Values{"filter": {`node:"a/b \"c*d\\?&#%"`}}.Encode()
+	if page := html.UnescapeString(w.Body.String()); w.Code != http.StatusOK || !strings.Contains(page, `href="/jobs?`+query+`"`) {
+		t.Fatalf("%d, want a link to %s", w.Code, query)
+	}
+	if got := get(t, h, "/jobs?"+query); got.Code != http.StatusOK {
+		t.Errorf("the list of its jobs: %d", got.Code)
+	}
+	if got := get(t, h, "/api/v1/nodes/"+url.PathEscape(id)); got.Code != http.StatusOK {
+		t.Errorf("the API: %d", got.Code)
+	}
+}
+
+// Pages and the API tell when a drained node may be stopped.
+func TestSafeToStop(t *testing.T) {
+	t.Parallel()
+	c := dashboardtest.New()
+	h := handlerOf(c)
+	check := func(state string, running int, jobs []jobstore.Job, wantSafe bool, wantNote string) {
+		t.Helper()
+		c.Change(func(c *dashboardtest.Cluster) {
+			c.Nodes[1].State, c.Nodes[1].Running, c.Jobs = state, running, jobs
+		})
+		type item struct {
+			nodestore.Node
+			handover.Duty
+		}
+		one := decode[item](t, get(t, h, "/api/v1/nodes/node-2"))
+		all := decode[web.List[item]](t, get(t, h, "/api/v1/nodes"))
+		if one.SafeToStop != wantSafe || one.StopNote != wantNote || all.Items[1].StopNote != wantNote || all.Items[1].SafeToStop != wantSafe {
+			t.Errorf("%s with %d running: %+v", state, running, one.Duty)
+		}
+		for _, path := range []string{"/nodes", "/nodes/node-2"} {
+			page := get(t, h, path).Body.String()
+			if strings.Contains(page, "Safe to stop now.") != wantSafe || state == nodestore.Draining && !strings.Contains(page, wantNote) {
+				t.Errorf("%s while %s with %d running", path, state, running)
+			}
+		}
+	}
+	check(nodestore.Active, 0, nil, false, "It is not drained.")
+	check(nodestore.Draining, 2, nil, false, "2 jobs run, and it leads log_compactor.")
+	check(nodestore.Draining, 0, []jobstore.Job{{ID: 1, State: "running", NodeID: "node-2"}}, false, "1 job runs, and it leads log_compactor.")
+	check(nodestore.Draining, 0, nil, false, "It leads log_compactor.")
+	c.Leaders = slices.DeleteFunc(c.Leaders, func(l leaderstore.Leader) bool { return l.Role == "log_compactor" })
+	check(nodestore.Draining, 0, nil, true, "It leads no role and runs no job.")
+	check(nodestore.Dead, 0, nil, false, "It does not run.")
+}
