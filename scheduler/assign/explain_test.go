@@ -303,9 +303,10 @@ func TestExplainReadsDatabase(t *testing.T) {
 	exec(`INSERT INTO river_job (args, kind, queue, state, max_attempts, metadata)
 		VALUES ('{}', 'k', 'q', 'available', 3, '{"forge:capability": "gpu", "forge:tags": {"zone": "eu"}}')`)
 	says("no node is alive.")
+	// The heartbeats and metrics count as fresh, however slow the test is.
 	exec(`INSERT INTO forge_nodes (node_id, incarnation, state, slots, kinds, queues, capabilities, tags, last_heartbeat_at)
-		VALUES ('a', '00000000000000aa', 'active', 5, '{k}', '{"q": 2}', '{general}', '{"zone": "eu"}', now()),
-		       ('b', '00000000000000bb', 'active', 5, '{k}', '{"q": 2}', '{gpu}', '{"zone": "eu"}', now())`)
+		VALUES ('a', '00000000000000aa', 'active', 5, '{k}', '{"q": 2}', '{general}', '{"zone": "eu"}', now() + interval '1 hour'),
+		       ('b', '00000000000000bb', 'active', 5, '{k}', '{"q": 2}', '{gpu}', '{"zone": "eu"}', now() + interval '1 hour')`)
 	says("nobody leads the scheduler, so it is offered to no node; it would go to b, the only node that can take it.")
 	exec(`INSERT INTO forge_leaders (role, term, node_id, incarnation, lease_until) VALUES ('scheduler', 1, 'a', '00000000000000aa', now() + interval '1 hour')`)
 	p := says("it goes to b, the only node")
@@ -315,14 +316,14 @@ func TestExplainReadsDatabase(t *testing.T) {
 	exec(`INSERT INTO river_job (args, kind, queue, state, max_attempts, attempted_by) SELECT '{}', 'k', 'q', 'running', 3, '{other-x,b-00000000000000bb}' FROM generate_series(1, 2)`)
 	says("a lacks capability gpu; b has 2 of 2 places of queue q in use")
 	exec(`DELETE FROM river_job WHERE id = 3`)
-	exec(`INSERT INTO forge_metrics_nodes (node_id, incarnation, at, every, samples) VALUES ('b', '00000000000000bb', now(), '15 s',
+	exec(`INSERT INTO forge_metrics_nodes (node_id, incarnation, at, every, samples) VALUES ('b', '00000000000000bb', now() + interval '1 hour', '15 s',
 		'{"samples": [{"n": "forge_command_starts_waiting", "v": 7}, {"n": "forge_command_start_seconds", "v": 2.5}, {"n": "other", "v": 9}]}')`)
 	says("a lacks capability gpu; b starts commands slowly (7 wait to be started, a start takes 2.5s)")
 	exec(`UPDATE forge_metrics_nodes SET incarnation = '00000000000000ff'`) // of an earlier process
 	says("it goes to b, the only node")
 	exec(`UPDATE forge_metrics_nodes SET incarnation = '00000000000000bb', at = now() - interval '1 minute'`) // too old
 	says("it goes to b, the only node")
-	exec(`UPDATE forge_metrics_nodes SET at = now(), samples = jsonb_set(samples, '{samples,1,v}', '0.2')`) // starts are fast
+	exec(`UPDATE forge_metrics_nodes SET at = now() + interval '1 hour', samples = jsonb_set(samples, '{samples,1,v}', '0.2')`) // starts are fast
 	says("it goes to b, the only node")
 	exec(`INSERT INTO forge_limits (scope, name, most) VALUES ('queue', 'q', 2)`)
 	says("it goes to b, the only node")
