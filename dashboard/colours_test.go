@@ -9,7 +9,7 @@ import (
 )
 
 // shownNode matches a node on a page, with its colour and its id.
-var shownNode = regexp.MustCompile(`<span class="node (n[0-9]+)"><i></i>([^<]+)</span>`)
+var shownNode = regexp.MustCompile(`<(?:a|span) class="node (n[0-9]+)"[^>]*><i></i>([^<]+)</`)
 
 // Every page shows a node in the same colour, whichever other nodes there are.
 func TestPagesAgreeOnColoursOfNodes(t *testing.T) {

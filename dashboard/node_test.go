@@ -10,6 +10,7 @@ import (
 
 	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/handover"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
@@ -47,6 +48,33 @@ func TestNodePage(t *testing.T) {
 		if page := get(t, h, path).Body.String(); !strings.Contains(page, `href="/nodes/node-2"`) {
 			t.Errorf("%s does not lead to the node", path)
 		}
+	}
+}
+
+// Pages that name a node link to its page, unless the node is not in the cluster.
+func TestNodesAreLinked(t *testing.T) {
+	t.Parallel()
+	c := dashboardtest.New()
+	c.Leaders[0].NodeID = "a-program"
+	c.Events = append(c.Events, eventstore.Event{ID: 100, At: dashboardtest.Epoch, Type: eventstore.NodeDead, NodeID: "node-2"})
+	h := handlerOf(c)
+	for _, path := range []string{
+		"/", "/nodes", "/leaders", "/jobs", "/jobs/42", "/crons/backup", "/activity", "/storage", "/dead/" + dashboardtest.DeadGroup,
+		"/leaders/scheduler/terms/7", "/search?q=node",
+	} {
+		page := get(t, h, path).Body.String()
+		if !strings.Contains(page, `href="/nodes/node-`) {
+			t.Errorf("%s links no node", path)
+		}
+		if strings.Contains(page, `href="/nodes/a-program"`) {
+			t.Errorf("%s links to the page of a node that does not exist", path)
+		}
+	}
+	if page := get(t, h, "/leaders").Body.String(); !strings.Contains(page, "</i>a-program</span>") {
+		t.Error("the leader that is not a node is not named")
+	}
+	if got := get(t, h, "/nodes/a-program"); got.Code != http.StatusNotFound || !strings.Contains(got.Body.String(), "There is no such node.") {
+		t.Errorf("the page of an unknown node: %d", got.Code)
 	}
 }
 

@@ -47,7 +47,7 @@ func TestSearchFinds(t *testing.T) {
 		{"viewer", "job 42", []string{"/jobs/42"}, nil},
 		{"viewer", "99", nil, []string{"/jobs/99"}},
 		{"viewer", "9999999999999999999999", nil, []string{"/jobs/9999999999999999999999"}},
-		{"viewer", "node-2", []string{"/nodes"}, []string{"/nodes/node-2/drain"}},
+		{"viewer", "node-2", []string{"/nodes/node-2"}, []string{"/nodes/node-2/drain"}},
 		{"viewer", "scheduler", []string{"/leaders?role=scheduler"}, []string{"/leaders/scheduler/step-down"}},
 		{"viewer", "quiet", []string{"/alerts#alert-quiet"}, []string{"/alerts/quiet/test"}},
 		{"viewer", "pause backup", nil, []string{"/crons/backup#act-pause"}},

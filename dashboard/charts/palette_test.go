@@ -13,7 +13,7 @@ import (
 func TestNodesKeepTheirColours(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string]string{"node-1": "n3", "node-2": "n6", "node-3": "n1", "north": "n4", "": "n-none"} {
-		if got := (Palette{}).Node(id); got != (Node{id, want}) {
+		if got := (Palette{}).Node(id); got != (Node{ID: id, Color: want}) {
 			t.Errorf("%q has %+v, want %s", id, got, want)
 		}
 	}

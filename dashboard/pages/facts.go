@@ -57,7 +57,9 @@ func (s *Pages) cluster(ctx context.Context) (clusterFacts, error) {
 		return facts, fmt.Errorf("compare configurations: %w", err)
 	}
 	facts.leaders = s.AllRoles(leaders)
+	facts.colors.Paths = map[string]string{}
 	for _, n := range facts.nodes {
+		facts.colors.Paths[n.NodeID] = nodePath(n.NodeID)
 		facts.now = databaseClock(facts.now, n.Now)
 	}
 	for _, l := range facts.leaders {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -243,9 +242,6 @@ type jobBody struct {
 	Cut            bool
 	Running        bool
 }
-
-// NodePath returns the address of the node of the newest attempt.
-func (b *jobBody) NodePath() string { return "/nodes#node-" + url.PathEscape(b.Job.Node.ID) }
 
 // jobFact is a fact about a job. Path is the address of a page about it, if there is one.
 type jobFact struct{ Name, Value, Path string }

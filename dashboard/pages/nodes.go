@@ -197,7 +197,6 @@ type nodeRow struct {
 	Tone      string
 	Mine      bool
 	URL       string
-	Path      string
 	Leads     []string
 	Slots     int
 	Running   int
@@ -244,7 +243,7 @@ func nodeRows(facts clusterFacts, self cluster.Self) []nodeRow {
 		rows = append(rows, nodeRow{
 			Silent: silent, Reported: reported,
 			Node: facts.colors.Node(n.NodeID), State: n.State, Tone: nodeTone(n.State),
-			Mine: n.NodeID == self.NodeID && n.Incarnation == self.Incarnation, URL: safeURL(n.APIURL), Path: nodePath(n.NodeID),
+			Mine: n.NodeID == self.NodeID && n.Incarnation == self.Incarnation, URL: safeURL(n.APIURL),
 			Leads: rolesOf(n, facts.leaders), Slots: n.Slots, Running: n.Running, Used: used(n),
 			Heartbeat: heartbeat,
 			Late:      present && facts.now.Sub(n.LastHeartbeatAt) > lateHeartbeat,

@@ -251,13 +251,10 @@ func (s *Pages) findCrons(ctx context.Context, f *finder) (hits, acts []hit, err
 
 func (s *Pages) findNodes(f *finder) (hits, acts []hit) {
 	for _, n := range f.facts.nodes {
-		if !n.Present() {
-			continue
-		}
 		if len(f.terms) > 0 {
-			hits = f.matching(hits, "node "+n.NodeID, hit{Name: n.NodeID, Path: "/nodes", About: n.State})
+			hits = f.matching(hits, "node "+n.NodeID, hit{Name: n.NodeID, Path: nodePath(n.NodeID), About: n.State})
 		}
-		if s.RoleOps == nil || !f.req.may(route.Admin) {
+		if s.RoleOps == nil || !f.req.may(route.Admin) || !n.Present() {
 			continue
 		}
 		if n.State == "draining" {
