@@ -106,7 +106,7 @@ lint: ## The checks that run no test: format, lint, retired words, module files.
 	if [[ -n $$unformatted ]]; then printf 'not formatted (run make format):\n%s\n' "$$unformatted"; exit 1; fi
 	$(TOOL) golangci-lint run
 	cd bench && $(BENCH_TOOL) golangci-lint run
-	go -C tools test ./retiredwords
+	go -C tools test ./docs ./retiredwords
 	go -C tools run ./retiredwords retiredwords/words.txt ..
 	go mod tidy -diff
 	go -C bench mod tidy -diff
@@ -232,6 +232,11 @@ bench: ## Run every bench and write its figures into docs (BENCHES='crons failov
 		cp bin/bench/$(bench).txt bench/results/$(bench).txt; cat bin/bench/$(bench).txt;)
 	go -C bench run ./page
 endif
+
+.PHONY: docs
+docs: build ## Write the figures into the documents, check their links and TOML examples.
+	go -C bench run ./page
+	go -C tools run ./docs -forge ../bin/forge ..
 
 .PHONY: screenshots
 screenshots: build ## Take the pictures in docs/images (needs Chromium, takes four minutes).
