@@ -99,7 +99,7 @@ func checkLabel(t *testing.T, rule string, series metrics.Series, label string) 
 
 func TestRulesAreExplained(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../../docs/troubleshooting.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,9 +110,9 @@ func TestRulesAreExplained(t *testing.T) {
 		}
 	}
 	for name, rule := range rules(t) {
-		anchor, ok := strings.CutPrefix(rule.Annotations["runbook"], "docs/operations.md#")
+		anchor, ok := strings.CutPrefix(rule.Annotations["runbook"], "docs/troubleshooting.md#")
 		if !ok || !anchors[anchor] {
-			t.Errorf("%s: its runbook %q is no heading of docs/operations.md", name, rule.Annotations["runbook"])
+			t.Errorf("%s: its runbook %q is no heading of docs/troubleshooting.md", name, rule.Annotations["runbook"])
 		}
 		if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
 			t.Errorf("%s has no summary or no description", name)

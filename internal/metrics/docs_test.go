@@ -63,7 +63,7 @@ of every role, including your own roles. The scheduler's leader counts an attemp
 its result arrives later, it is refused, and its node counts it as ` + "`fenced`" + `.
 
 [deploy/prometheus/rules.yml](../deploy/prometheus/rules.yml) has alert rules on these series, and
-[operations.md](operations.md) says what to do about them.
+[troubleshooting.md](troubleshooting.md) says what to do about them.
 
 | name | type | labels | unit | meaning |
 |---|---|---|---|---|
