@@ -45,7 +45,7 @@ func (e *Enqueuer) Enqueue(ctx context.Context, job jobstore.NewJob, ownUnique b
 		if added, err = e.inserter.InsertOnce(ctx, tx, job); err != nil || added.Existing {
 			return err
 		}
-		return eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.JobEnqueued},
+		return eventstore.New(tx).Append(ctx, eventstore.Event{Type: eventstore.JobEnqueued},
 			map[string]any{"id": added.ID, "kind": added.Kind, "queue": added.Queue, "by": by})
 	})
 	if err != nil {

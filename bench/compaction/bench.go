@@ -127,7 +127,7 @@ func (b *bench) weighAfter(ctx context.Context) error {
 	}
 	began := time.Now()
 	err := b.until(ctx, compactor.Retention{}, func(ctx context.Context) (bool, error) {
-		grown, err := compactor.Bloated(ctx, b.pool, compactor.LeastIndex)
+		grown, err := compactor.NewStore(b.pool).Bloated(ctx, compactor.LeastIndex)
 		return !slices.ContainsFunc(grown, func(i compactor.Index) bool { return strings.Contains(i.Name, "forge_job_log") }), err
 	})
 	if err != nil {

@@ -15,7 +15,7 @@ func TestActivity(t *testing.T) {
 	t.Setenv("FORGE_DATABASE_URL", url)
 	pool := pgtest.Connect(t, url)
 	for _, name := range []string{"nightly", "hourly"} {
-		if err := eventstore.Append(t.Context(), pool, eventstore.Event{Type: eventstore.CronPaused}, map[string]string{"cron": name, "by": "ada"}); err != nil {
+		if err := eventstore.New(pool).Append(t.Context(), eventstore.Event{Type: eventstore.CronPaused}, map[string]string{"cron": name, "by": "ada"}); err != nil {
 			t.Fatal(err)
 		}
 	}

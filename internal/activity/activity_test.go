@@ -241,7 +241,7 @@ func TestFollow(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	for _, name := range []string{"older", "old", "newest"} {
-		if err := eventstore.Append(t.Context(), pool, eventstore.Event{Type: name}, nil); err != nil {
+		if err := eventstore.New(pool).Append(t.Context(), eventstore.Event{Type: name}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -253,7 +253,7 @@ func TestFollow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := eventstore.Append(t.Context(), late, eventstore.Event{Type: "late"}, nil); err != nil {
+	if err := eventstore.New(late).Append(t.Context(), eventstore.Event{Type: "late"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	audit := access.NewAudit(pool)
@@ -280,7 +280,7 @@ func TestFollowWithFilter(t *testing.T) {
 	var want []string
 	for i := range 3 {
 		for _, name := range []string{"wanted", "other"} {
-			if err := eventstore.Append(t.Context(), pool, eventstore.Event{Type: fmt.Sprint(name, i)}, nil); err != nil {
+			if err := eventstore.New(pool).Append(t.Context(), eventstore.Event{Type: fmt.Sprint(name, i)}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}

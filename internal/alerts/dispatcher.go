@@ -229,7 +229,7 @@ func (r *termDispatcher) appendEvent(ctx context.Context, tx pgx.Tx, n Notificat
 	case NotificationPending, NotificationSuperseded:
 		return nil
 	}
-	return eventstore.Append(ctx, tx, event, facts)
+	return eventstore.New(tx).Append(ctx, event, facts)
 }
 
 // listenForRows signals news whenever a row may have been added. It returns when ctx ends.

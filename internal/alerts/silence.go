@@ -110,7 +110,7 @@ func mute(ctx context.Context, tx pgx.Tx, s Silence, lasts Span) (Silence, error
 		return Silence{}, err
 	}
 	facts := map[string]any{"alert": s.Alert, "by": s.CreatedBy, "until": s.Until.UTC(), "reason": s.Reason}
-	return silence, eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.AlertSilenced}, facts)
+	return silence, eventstore.New(tx).Append(ctx, eventstore.Event{Type: eventstore.AlertSilenced}, facts)
 }
 
 func (s Silence) check(now time.Time) error {
@@ -147,7 +147,7 @@ func unmute(ctx context.Context, tx pgx.Tx, alert, by string) (bool, error) {
 	if err != nil || ended == 0 {
 		return false, err
 	}
-	return true, eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.AlertUnsilenced}, map[string]any{"alert": alert, "by": by})
+	return true, eventstore.New(tx).Append(ctx, eventstore.Event{Type: eventstore.AlertUnsilenced}, map[string]any{"alert": alert, "by": by})
 }
 
 // Try notifies the receivers of an alert in force that it fires and that it is resolved,
@@ -166,7 +166,7 @@ func (s *Store) Try(ctx context.Context, alert, by string) (targets []string, er
 		if err := store.EnqueueTest(ctx, alert, targets, TestOccurrence(rule, time.Now(), by)); err != nil {
 			return err
 		}
-		return eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.AlertTried}, map[string]any{"alert": alert, "by": by})
+		return eventstore.New(tx).Append(ctx, eventstore.Event{Type: eventstore.AlertTried}, map[string]any{"alert": alert, "by": by})
 	})
 	return targets, err
 }

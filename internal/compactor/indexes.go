@@ -68,32 +68,32 @@ type Index struct {
 // Bloated returns the indexes of at least least bytes that are mostly unused, the
 // worst first. PostgreSQL reuses the space of deleted rows in an index, but does
 // not return it.
-func Bloated(ctx context.Context, db postgres.DB, least int64) ([]Index, error) {
-	return postgres.Select(ctx, db, "look for indexes that have grown", pgx.RowToStructByPos[Index], bloatedSQL, least, bloat)
+func (s *Store) Bloated(ctx context.Context, least int64) ([]Index, error) {
+	return postgres.Select(ctx, s.db, "look for indexes that have grown", pgx.RowToStructByPos[Index], bloatedSQL, least, bloat)
 }
 
 // Rebuild rebuilds an index without blocking reads and writes, and returns its new
 // size. It first removes the remains of an interrupted rebuild.
-func Rebuild(ctx context.Context, db postgres.DB, index Index) (bytes int64, err error) {
-	if err := dropLeftovers(ctx, db); err != nil {
+func (s *Store) Rebuild(ctx context.Context, index Index) (bytes int64, err error) {
+	if err := s.dropLeftovers(ctx); err != nil {
 		return 0, fmt.Errorf("drop what an interrupted rebuilding left: %w", err)
 	}
-	if _, err := db.Exec(ctx, "REINDEX INDEX CONCURRENTLY "+index.Name); err != nil {
+	if _, err := s.db.Exec(ctx, "REINDEX INDEX CONCURRENTLY "+index.Name); err != nil {
 		return 0, fmt.Errorf("rebuild index %s: %w", index.Name, err)
 	}
-	if err := db.QueryRow(ctx, `SELECT pg_relation_size($1::text::regclass)`, index.Name).Scan(&bytes); err != nil {
+	if err := s.db.QueryRow(ctx, `SELECT pg_relation_size($1::text::regclass)`, index.Name).Scan(&bytes); err != nil {
 		return 0, fmt.Errorf("weigh index %s: %w", index.Name, err)
 	}
 	return bytes, nil
 }
 
-func dropLeftovers(ctx context.Context, db postgres.DB) error {
-	names, err := postgres.Collect(ctx, db, pgx.RowTo[string], leftoversSQL)
+func (s *Store) dropLeftovers(ctx context.Context) error {
+	names, err := postgres.Collect(ctx, s.db, pgx.RowTo[string], leftoversSQL)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if _, err := db.Exec(ctx, "DROP INDEX CONCURRENTLY IF EXISTS "+name); err != nil {
+		if _, err := s.db.Exec(ctx, "DROP INDEX CONCURRENTLY IF EXISTS "+name); err != nil {
 			return err
 		}
 	}
@@ -116,7 +116,7 @@ const (
 func (p *pass) rebuild(ctx context.Context) error {
 	var grown []Index
 	err := p.do(ctx, func(tx pgx.Tx, _ time.Time) (err error) {
-		grown, err = Bloated(ctx, tx, p.opts.LeastIndex)
+		grown, err = NewStore(tx).Bloated(ctx, p.opts.LeastIndex)
 		return err
 	})
 	if err != nil {
@@ -136,12 +136,12 @@ func (p *pass) rebuildOne(ctx context.Context, index Index) error {
 	watchdog.Extend(ctx, longRebuild+longBatch)
 	bounded, cancel := context.WithTimeout(ctx, longRebuild)
 	defer cancel()
-	bytes, err := Rebuild(bounded, p.db, index)
+	bytes, err := NewStore(p.db).Rebuild(bounded, index)
 	if err != nil {
 		return err
 	}
 	return p.do(ctx, func(tx pgx.Tx, _ time.Time) error {
-		return eventstore.Append(ctx, tx, eventstore.Event{
+		return eventstore.New(tx).Append(ctx, eventstore.Event{
 			Type: eventstore.IndexRebuilt, NodeID: p.fence.NodeID, Role: p.fence.Role, Term: p.fence.Term,
 		}, map[string]any{"index": index.Name, "bytes_before": index.Bytes, "bytes": bytes})
 	})

@@ -157,7 +157,7 @@ func (p *pass) lengthen(ctx context.Context, t partedTable, layout Layout, now t
 	}
 	var newest time.Time
 	err := p.do(ctx, func(tx pgx.Tx, _ time.Time) (err error) {
-		newest, err = Newest(ctx, tx, last.Name, t.column)
+		newest, err = NewStore(tx).Newest(ctx, last.Name, t.column)
 		return err
 	})
 	if err != nil {
@@ -176,7 +176,7 @@ func (p *pass) lengthen(ctx context.Context, t partedTable, layout Layout, now t
 		}
 	}
 	err = p.reshape(ctx, func(tx pgx.Tx, _ time.Time) error {
-		return Cut(ctx, tx, t.table, last, cuts, patientLock)
+		return NewStore(tx).Cut(ctx, t.table, last, cuts, patientLock)
 	})
 	if err != nil {
 		return fmt.Errorf("make partitions of %s: %w", t.table, err)
@@ -189,7 +189,7 @@ func (p *pass) lengthen(ctx context.Context, t partedTable, layout Layout, now t
 // may take long.
 func (p *pass) prove(ctx context.Context, t partedTable, last Partition, end time.Time) error {
 	err := p.reshape(ctx, func(tx pgx.Tx, _ time.Time) error {
-		return Promise(ctx, tx, last.Name, t.column, end, patientLock)
+		return NewStore(tx).Promise(ctx, last.Name, t.column, end, patientLock)
 	})
 	if err != nil {
 		return err
@@ -198,14 +198,14 @@ func (p *pass) prove(ctx context.Context, t partedTable, last Partition, end tim
 	watchdog.Extend(ctx, longProof+longBatch)
 	bounded, cancel := context.WithTimeout(ctx, longProof)
 	defer cancel()
-	return Prove(bounded, p.db, last.Name)
+	return NewStore(p.db).Prove(bounded, last.Name)
 }
 
 // withdraw removes the constraint of a failed or interrupted cut; a completed cut
 // has removed it.
 func (p *pass) withdraw(ctx context.Context, last Partition) error {
 	return p.reshape(ctx, func(tx pgx.Tx, _ time.Time) error {
-		return Withdraw(ctx, tx, last.Name, patientLock)
+		return NewStore(tx).Withdraw(ctx, last.Name, patientLock)
 	})
 }
 
@@ -227,7 +227,7 @@ func (p *pass) retire(ctx context.Context, t partedTable, now time.Time) (droppe
 		if err != nil {
 			return err
 		}
-		kept, err := Retire(ctx, tx, t.table, gone, patientLock, keep)
+		kept, err := NewStore(tx).Retire(ctx, t.table, gone, patientLock, keep)
 		for _, partition := range gone {
 			dropped += partition.Rows
 		}
@@ -249,7 +249,7 @@ func (p *pass) keeper(ctx context.Context, tx pgx.Tx, t partedTable, gone []Part
 		return nil, err
 	}
 	if !t.keeps {
-		return func(context.Context, pgx.Tx, string, string) (int64, error) { return 0, nil }, nil
+		return func(context.Context, string, string) (int64, error) { return 0, nil }, nil
 	}
 	quiet, sum := map[string][]string{}, int64(0)
 	for _, partition := range gone {
@@ -262,7 +262,7 @@ func (p *pass) keeper(ctx context.Context, tx pgx.Tx, t partedTable, gone []Part
 	if sum > mostKept {
 		return nil, errCrowded
 	}
-	return func(ctx context.Context, tx pgx.Tx, from, to string) (int64, error) {
+	return func(ctx context.Context, from, to string) (int64, error) {
 		return cronstore.New(tx).KeepTicks(ctx, from, to, before, quiet[from])
 	}, nil
 }

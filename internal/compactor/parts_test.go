@@ -138,8 +138,8 @@ func TestInterruptedPartitionChangeLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nothing := func(context.Context, pgx.Tx, string, string) (int64, error) { return 0, nil }
-	if _, err := compactor.Retire(t.Context(), tx, "forge_cron_ticks", layout[:9], time.Minute, nothing); err != nil {
+	nothing := func(context.Context, string, string) (int64, error) { return 0, nil }
+	if _, err := compactor.NewStore(tx).Retire(t.Context(), "forge_cron_ticks", layout[:9], time.Minute, nothing); err != nil {
 		t.Fatal(err)
 	}
 	c.exec(`SELECT pg_terminate_backend($1)`, tx.Conn().PgConn().PID())
@@ -320,7 +320,7 @@ func (c *cluster) cutHours(table string) {
 	}
 	layout := c.layout(table)
 	err := pgx.BeginFunc(c.t.Context(), c.pool, func(tx pgx.Tx) error {
-		return compactor.Cut(c.t.Context(), tx, table, layout[len(layout)-1], cuts, time.Minute)
+		return compactor.NewStore(tx).Cut(c.t.Context(), table, layout[len(layout)-1], cuts, time.Minute)
 	})
 	if err != nil {
 		c.t.Fatal(err)

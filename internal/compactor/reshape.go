@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
@@ -31,44 +30,44 @@ const stamp = "20060102_1504"
 const proof = "forge_ends"
 
 // Newest returns the latest instant in a partition; zero if it is empty.
-func Newest(ctx context.Context, tx pgx.Tx, partition, column string) (time.Time, error) {
+func (s *Store) Newest(ctx context.Context, partition, column string) (time.Time, error) {
 	var at zeronull.Timestamptz
-	err := tx.QueryRow(ctx, fmt.Sprintf(`SELECT max(%s) FROM %s`, column, partition)).Scan(&at)
+	err := s.db.QueryRow(ctx, fmt.Sprintf(`SELECT max(%s) FROM %s`, column, partition)).Scan(&at)
 	return time.Time(at), err
 }
 
 // Promise makes a large partition reject rows from an instant on. Prove can then
 // check without blocking writers that there are none, and Cut does not scan the
-// partition under its lock. Rows are rejected until Cut or Withdraw. wait and
-// ErrBusy are as in Cut.
-func Promise(ctx context.Context, tx pgx.Tx, partition, column string, end time.Time, wait time.Duration) error {
-	if err := boundLocks(ctx, tx, wait); err != nil {
+// partition under its lock. Rows are rejected until Cut or Withdraw. The store must be
+// that of a transaction, as for Withdraw, Cut and Retire. wait and ErrBusy are as in Cut.
+func (s *Store) Promise(ctx context.Context, partition, column string, end time.Time, wait time.Duration) error {
+	if err := s.boundLocks(ctx, wait); err != nil {
 		return err
 	}
-	return run(ctx, tx, []string{
+	return s.run(ctx, []string{
 		fmt.Sprintf(`ALTER TABLE %s DROP CONSTRAINT IF EXISTS %s`, partition, proof),
 		fmt.Sprintf(`ALTER TABLE %s ADD CONSTRAINT %s CHECK (%s < %s) NOT VALID`, partition, proof, column, literal(end)),
 	})
 }
 
-// Prove validates the constraint that Promise added. It does not run in a
+// Prove validates the constraint that Promise added. The store must not be that of a
 // transaction.
-func Prove(ctx context.Context, db postgres.DB, partition string) error {
-	return postgres.Exec(ctx, db, fmt.Sprintf("read where %s ends", partition), fmt.Sprintf(`ALTER TABLE %s VALIDATE CONSTRAINT %s`, partition, proof))
+func (s *Store) Prove(ctx context.Context, partition string) error {
+	return postgres.Exec(ctx, s.db, fmt.Sprintf("read where %s ends", partition), fmt.Sprintf(`ALTER TABLE %s VALIDATE CONSTRAINT %s`, partition, proof))
 }
 
 // Withdraw removes the constraint that Promise added, even if that was interrupted.
-func Withdraw(ctx context.Context, tx pgx.Tx, partition string, wait time.Duration) error {
+func (s *Store) Withdraw(ctx context.Context, partition string, wait time.Duration) error {
 	var left bool
-	err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_constraint WHERE conrelid = $1::text::regclass AND conname = $2)`,
+	err := s.db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_constraint WHERE conrelid = $1::text::regclass AND conname = $2)`,
 		partition, proof).Scan(&left)
 	if err != nil || !left {
 		return err
 	}
-	if err := boundLocks(ctx, tx, wait); err != nil {
+	if err := s.boundLocks(ctx, wait); err != nil {
 		return err
 	}
-	return run(ctx, tx, []string{fmt.Sprintf(`ALTER TABLE %s DROP CONSTRAINT %s`, partition, proof)})
+	return s.run(ctx, []string{fmt.Sprintf(`ALTER TABLE %s DROP CONSTRAINT %s`, partition, proof)})
 }
 
 // Cut ends the last partition of a table at the first of some instants, and adds
@@ -76,15 +75,15 @@ func Withdraw(ctx context.Context, tx pgx.Tx, partition string, wait time.Durati
 // partition. All tables are created beforehand, so that other transactions wait
 // only for some milliseconds. Cut waits for other transactions for at most wait and
 // then returns ErrBusy.
-func Cut(ctx context.Context, tx pgx.Tx, table string, last Partition, cuts []time.Time, wait time.Duration) error {
+func (s *Store) Cut(ctx context.Context, table string, last Partition, cuts []time.Time, wait time.Duration) error {
 	names := make([]string, len(cuts))
 	for i, at := range cuts {
 		names[i] = table + "_" + at.UTC().Format(stamp)
-		if err := makeLike(ctx, tx, table, names[i]); err != nil {
+		if err := s.makeLike(ctx, table, names[i]); err != nil {
 			return err
 		}
 	}
-	if err := lockParts(ctx, tx, table, wait, last); err != nil {
+	if err := s.lockParts(ctx, table, wait, last); err != nil {
 		return err
 	}
 	statements := []string{
@@ -99,34 +98,34 @@ func Cut(ctx context.Context, tx pgx.Tx, table string, last Partition, cuts []ti
 		statements = append(statements, attach(table, name, cuts[i], end))
 	}
 	statements = append(statements, fmt.Sprintf(`ALTER TABLE %s DROP CONSTRAINT IF EXISTS %s`, last.Name, proof))
-	return run(ctx, tx, statements)
+	return s.run(ctx, statements)
 }
 
-// Keep moves the rows of one partition that have to be kept to another table. Other
-// transactions wait meanwhile, so it only uses indexes.
-type Keep func(ctx context.Context, tx pgx.Tx, from, to string) (rows int64, err error)
+// Keep moves the rows of one partition that have to be kept to another table, in the
+// transaction of Retire. Other transactions wait meanwhile, so it only uses indexes.
+type Keep func(ctx context.Context, from, to string) (rows int64, err error)
 
 // Retire drops the first partitions of a table with all their rows, except those
 // that keep moves to the new first partition. It returns the number of kept rows.
 // wait and ErrBusy are as in Cut.
-func Retire(ctx context.Context, tx pgx.Tx, table string, gone []Partition, wait time.Duration, keep Keep) (kept int64, err error) {
+func (s *Store) Retire(ctx context.Context, table string, gone []Partition, wait time.Duration, keep Keep) (kept int64, err error) {
 	end := gone[len(gone)-1].To
 	name := table + "_until_" + end.UTC().Format(stamp)
 	if len(gone) == 1 && gone[0].From.IsZero() {
 		name += "_" + time.Now().UTC().Format(stamp) // it replaces a partition with the same end
 	}
-	if err := makeLike(ctx, tx, table, name); err != nil {
+	if err := s.makeLike(ctx, table, name); err != nil {
 		return 0, err
 	}
-	if err := lockParts(ctx, tx, table, wait, gone...); err != nil {
+	if err := s.lockParts(ctx, table, wait, gone...); err != nil {
 		return 0, err
 	}
 	for _, p := range gone {
 		// Detached, it has none of the table's triggers.
-		if err := run(ctx, tx, []string{fmt.Sprintf(`ALTER TABLE %s DETACH PARTITION %s`, table, p.Name)}); err != nil {
+		if err := s.run(ctx, []string{fmt.Sprintf(`ALTER TABLE %s DETACH PARTITION %s`, table, p.Name)}); err != nil {
 			return 0, err
 		}
-		rows, err := keep(ctx, tx, p.Name, name)
+		rows, err := keep(ctx, p.Name, name)
 		if err != nil {
 			return 0, fmt.Errorf("keep rows of %s: %w", p.Name, err)
 		}
@@ -136,12 +135,12 @@ func Retire(ctx context.Context, tx pgx.Tx, table string, gone []Partition, wait
 	for _, p := range gone {
 		statements = append(statements, "DROP TABLE "+p.Name)
 	}
-	return kept, run(ctx, tx, statements)
+	return kept, s.run(ctx, statements)
 }
 
 // makeLike creates a table that may become a partition.
-func makeLike(ctx context.Context, tx pgx.Tx, table, name string) error {
-	return run(ctx, tx, []string{
+func (s *Store) makeLike(ctx context.Context, table, name string) error {
+	return s.run(ctx, []string{
 		fmt.Sprintf(`CREATE TABLE %s (LIKE %s INCLUDING ALL)`, name, table),
 		fmt.Sprintf(`SELECT forge_rights_as('%s', '%s')`, name, table),
 	})
@@ -150,19 +149,19 @@ func makeLike(ctx context.Context, tx pgx.Tx, table, name string) error {
 // lockParts first locks the table, which every statement uses, and then the
 // partitions, which only maintenance such as VACUUM uses directly; it does not wait
 // for that.
-func lockParts(ctx context.Context, tx pgx.Tx, table string, wait time.Duration, parts ...Partition) error {
-	if err := boundLocks(ctx, tx, wait); err != nil {
+func (s *Store) lockParts(ctx context.Context, table string, wait time.Duration, parts ...Partition) error {
+	if err := s.boundLocks(ctx, wait); err != nil {
 		return err
 	}
 	statements := []string{fmt.Sprintf(`LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE`, table)}
 	for _, p := range parts {
 		statements = append(statements, fmt.Sprintf(`LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE NOWAIT`, p.Name))
 	}
-	return run(ctx, tx, statements)
+	return s.run(ctx, statements)
 }
 
-func boundLocks(ctx context.Context, tx pgx.Tx, wait time.Duration) error {
-	_, err := tx.Exec(ctx, lockTimeoutSQL, strconv.FormatInt(wait.Milliseconds(), 10))
+func (s *Store) boundLocks(ctx context.Context, wait time.Duration) error {
+	_, err := s.db.Exec(ctx, lockTimeoutSQL, strconv.FormatInt(wait.Milliseconds(), 10))
 	return err
 }
 
@@ -180,9 +179,9 @@ func attach(table, partition string, from, to time.Time) string {
 // literal formats an instant for SQL.
 func literal(at time.Time) string { return at.UTC().Format("'2006-01-02 15:04:05Z'") }
 
-func run(ctx context.Context, tx pgx.Tx, statements []string) error {
+func (s *Store) run(ctx context.Context, statements []string) error {
 	for _, sql := range statements {
-		_, err := tx.Exec(ctx, sql)
+		_, err := s.db.Exec(ctx, sql)
 		if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == codeLockNotAvailable {
 			return fmt.Errorf("%s: %w", sql, ErrBusy)
 		}

@@ -72,7 +72,8 @@ type Status struct {
 	Tables []Table `json:"tables"`
 }
 
-// Store reads and writes the record of passes, and measures tables.
+// Store reads and writes the record of passes, measures tables, changes partitions and
+// rebuilds indexes.
 type Store struct{ db postgres.DB }
 
 // NewStore returns the store of a database.

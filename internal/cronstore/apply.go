@@ -247,7 +247,7 @@ func (s *Store) announce(ctx context.Context, a Applied, again bool, outcome Out
 	if a.Reverts {
 		facts["reverted"] = true
 	}
-	return eventstore.Append(ctx, s.db, eventstore.Event{Type: eventstore.ConfigApplied, NodeID: a.NodeID}, facts)
+	return eventstore.New(s.db).Append(ctx, eventstore.Event{Type: eventstore.ConfigApplied, NodeID: a.NodeID}, facts)
 }
 
 // namedInEvents bounds the names of removed crons in an event.

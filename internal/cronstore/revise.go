@@ -56,7 +56,7 @@ func (s *Store) changePause(ctx context.Context, name, by, event string, how fun
 		if _, err := s.db.Exec(ctx, notifySQL, wire.CronChannel); err != nil {
 			return fmt.Errorf("notify the leader: %w", err)
 		}
-		return eventstore.Append(ctx, s.db, eventstore.Event{Type: event}, map[string]any{"cron": name, "by": by})
+		return eventstore.New(s.db).Append(ctx, eventstore.Event{Type: event}, map[string]any{"cron": name, "by": by})
 	})
 	if err != nil {
 		return Cron{}, false, fmt.Errorf("%s: %w", event, err)

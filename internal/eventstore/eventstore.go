@@ -82,7 +82,7 @@ const pruneSQL = `
 DELETE FROM forge_events
 WHERE id = ANY (ARRAY (SELECT id FROM forge_events WHERE at < $1 ORDER BY at LIMIT $2))`
 
-// Store reads and prunes the event log, and reads the cluster's health.
+// Store writes, reads and prunes the event log, and reads the cluster's health.
 type Store struct{ db postgres.DB }
 
 // New returns the store of a database.
@@ -90,7 +90,7 @@ func New(db postgres.DB) *Store { return &Store{db} }
 
 // Append writes an event with the time of the database's clock. data is marshalled
 // to JSON; nil means none.
-func Append(ctx context.Context, db postgres.DB, event Event, data any) error {
+func (s *Store) Append(ctx context.Context, event Event, data any) error {
 	var body []byte
 	if data != nil {
 		var err error
@@ -98,7 +98,7 @@ func Append(ctx context.Context, db postgres.DB, event Event, data any) error {
 			return fmt.Errorf("encode %s event: %w", event.Type, err)
 		}
 	}
-	if _, err := db.Exec(ctx, appendSQL, event.Type, event.NodeID, event.Role, event.Term, body); err != nil {
+	if _, err := s.db.Exec(ctx, appendSQL, event.Type, event.NodeID, event.Role, event.Term, body); err != nil {
 		return fmt.Errorf("append %s event: %w", event.Type, err)
 	}
 	return nil

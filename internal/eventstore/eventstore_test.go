@@ -80,7 +80,7 @@ func TestAppendInTransaction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := eventstore.Append(t.Context(), tx, eventstore.Event{Type: "x"}, nil); err != nil {
+	if err := eventstore.New(tx).Append(t.Context(), eventstore.Event{Type: "x"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -94,12 +94,12 @@ func TestAppendInTransaction(t *testing.T) {
 func TestAppendErrors(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
-	err := eventstore.Append(t.Context(), pool, eventstore.Event{Type: "x"}, math.NaN())
+	err := eventstore.New(pool).Append(t.Context(), eventstore.Event{Type: "x"}, math.NaN())
 	if err == nil || !strings.Contains(err.Error(), "encode x event") {
 		t.Errorf("data that is no JSON: %v", err)
 	}
 	pool.Close()
-	if err := eventstore.Append(t.Context(), pool, eventstore.Event{Type: "x"}, nil); err == nil ||
+	if err := eventstore.New(pool).Append(t.Context(), eventstore.Event{Type: "x"}, nil); err == nil ||
 		!strings.Contains(err.Error(), "append x event") {
 		t.Errorf("no database: %v", err)
 	}
@@ -145,7 +145,7 @@ func TestPrune(t *testing.T) {
 
 func appendEvent(t *testing.T, pool *pgxpool.Pool, event eventstore.Event, data any) {
 	t.Helper()
-	if err := eventstore.Append(t.Context(), pool, event, data); err != nil {
+	if err := eventstore.New(pool).Append(t.Context(), event, data); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -143,7 +143,7 @@ func TestFindFiltersEvents(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	for _, kind := range []string{eventstore.NodeJoined, eventstore.CronPaused, eventstore.NodeLeft, eventstore.NodeJoined} {
-		if err := eventstore.Append(t.Context(), pool, eventstore.Event{Type: kind, NodeID: "a"}, nil); err != nil {
+		if err := eventstore.New(pool).Append(t.Context(), eventstore.Event{Type: kind, NodeID: "a"}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -171,7 +171,7 @@ func TestFindFiltersEvents(t *testing.T) {
 			t.Errorf("%+v: events %v; want %v", test.filter, ids, test.want)
 		}
 	}
-	if err := eventstore.Append(t.Context(), pool, eventstore.Event{Type: "of_another_version"}, nil); err != nil {
+	if err := eventstore.New(pool).Append(t.Context(), eventstore.Event{Type: "of_another_version"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := eventstore.New(pool).CheckTypes(t.Context(), []string{eventstore.QueuePaused, "of_another_version"}); err != nil {

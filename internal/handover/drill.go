@@ -68,7 +68,7 @@ func Drill(ctx context.Context, db postgres.DB, changes Changes, o Params) (Dril
 	if err != nil {
 		return DrillResult{}, err
 	}
-	err = eventstore.Append(ctx, db, eventstore.Event{
+	err = eventstore.New(db).Append(ctx, eventstore.Event{
 		Type: eventstore.LeaderDrilled, NodeID: leader.NodeID, Role: o.Role, Term: leader.Term,
 	}, map[string]any{
 		"to": done.To, "to_term": done.ToTerm, "by": o.By, "reason": done.EndReason,

@@ -155,7 +155,7 @@ func insertRequest(ctx context.Context, tx pgx.Tx, leader leaderstore.Leader, ta
 	if target != "" {
 		data["to"] = target
 	}
-	return eventstore.Append(ctx, tx, eventstore.Event{
+	return eventstore.New(tx).Append(ctx, eventstore.Event{
 		Type: eventstore.HandOverAsked, NodeID: leader.NodeID, Role: leader.Role, Term: leader.Term,
 	}, data)
 }
@@ -208,7 +208,7 @@ func setState(ctx context.Context, db postgres.DB, node nodestore.Node, state, b
 		if state == nodestore.Draining {
 			event.Type = eventstore.NodeDrained
 		}
-		return eventstore.Append(ctx, tx, event, map[string]any{"by": by})
+		return eventstore.New(tx).Append(ctx, event, map[string]any{"by": by})
 	})
 }
 

@@ -110,5 +110,5 @@ func (s *Store) discardDead(ctx context.Context, order Order, found []locked) ([
 	if _, err := s.db.Exec(ctx, discardDeadSQL, ids, order.By); err != nil {
 		return nil, err
 	}
-	return changes, eventstore.Append(ctx, s.db, eventstore.Event{Type: eventstore.DeadLettersDiscarded}, entry(order, nil, ids))
+	return changes, eventstore.New(s.db).Append(ctx, eventstore.Event{Type: eventstore.DeadLettersDiscarded}, entry(order, nil, ids))
 }

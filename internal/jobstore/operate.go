@@ -270,7 +270,7 @@ func (s *Store) carryOut(ctx context.Context, order Order, filter *Filter, found
 	if err := s.notify(ctx, order.Action, changes); err != nil {
 		return nil, err
 	}
-	return changes, eventstore.Append(ctx, s.db, eventstore.Event{Type: order.Action.event()}, entry(order, filter, ids))
+	return changes, eventstore.New(s.db).Append(ctx, eventstore.Event{Type: order.Action.event()}, entry(order, filter, ids))
 }
 
 func (s *Store) update(ctx context.Context, action Action, ids []int64) (map[int64]string, error) {

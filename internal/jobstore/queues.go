@@ -243,7 +243,7 @@ func (s *Store) announcePause(ctx context.Context, queue, by, action, event stri
 	if _, err := s.db.Exec(ctx, notifyQueueSQL, wire.RiverControlChannel, action, queue); err != nil {
 		return fmt.Errorf("notify the nodes: %w", err)
 	}
-	return eventstore.Append(ctx, s.db, eventstore.Event{Type: event}, map[string]any{"queue": queue, "by": by})
+	return eventstore.New(s.db).Append(ctx, eventstore.Event{Type: event}, map[string]any{"queue": queue, "by": by})
 }
 
 func (s *Store) pausedSince(ctx context.Context, name string) (time.Time, error) {

@@ -291,7 +291,7 @@ func announceGone(ctx context.Context, tx postgres.DB, nodeID, event, incarnatio
 // announce appends an event, evaluates the cluster's health and notifies the
 // subscribers of NodeChannel.
 func announce(ctx context.Context, tx postgres.DB, nodeID, event string, data map[string]any) error {
-	if err := eventstore.Append(ctx, tx, eventstore.Event{Type: event, NodeID: nodeID}, data); err != nil {
+	if err := eventstore.New(tx).Append(ctx, eventstore.Event{Type: event, NodeID: nodeID}, data); err != nil {
 		return err
 	}
 	if _, err := eventstore.New(tx).EvaluateHealth(ctx); err != nil {

@@ -50,7 +50,7 @@ func (m Manual) Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tic
 		if row, err = cronstore.New(tx).FindTick(ctx, t.Cron, row.Tick); err != nil {
 			return err
 		}
-		return eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.CronTriggered},
+		return eventstore.New(tx).Append(ctx, eventstore.Event{Type: eventstore.CronTriggered},
 			map[string]any{"cron": t.Cron, "tick": row.Tick.UTC(), "job_id": row.JobID, "by": t.By})
 	})
 	if err != nil {
@@ -154,7 +154,7 @@ func (m Manual) backfill(ctx context.Context, name string, ticks []time.Time, by
 		if err := m.insert(ctx, tx, &cron, rows); err != nil {
 			return err
 		}
-		return eventstore.Append(ctx, tx, eventstore.Event{Type: eventstore.CronBackfilled}, map[string]any{
+		return eventstore.New(tx).Append(ctx, eventstore.Event{Type: eventstore.CronBackfilled}, map[string]any{
 			"cron": name, "ticks": len(rows), "first": rows[0].Tick.UTC(), "last": rows[len(rows)-1].Tick.UTC(), "by": by,
 		})
 	})

@@ -267,7 +267,7 @@ func (t *termProcessor) appendEvent(ctx context.Context, tx pgx.Tx, granted []jo
 			ids = append(ids, g.ID)
 		}
 	}
-	return eventstore.Append(ctx, tx, eventstore.Event{
+	return eventstore.New(tx).Append(ctx, eventstore.Event{
 		Type: eventstore.SecondRoundsGiven, NodeID: t.fence.NodeID, Role: t.fence.Role, Term: t.fence.Term,
 	}, map[string]any{"jobs": len(granted), "kinds": kinds, "ids": ids})
 }

@@ -48,7 +48,7 @@ func appendRescued(ctx context.Context, tx postgres.DB, fence leaderstore.Fence,
 			rescued.IDs = append(rescued.IDs, o.ID)
 		}
 	}
-	return eventstore.Append(ctx, tx, eventstore.Event{
+	return eventstore.New(tx).Append(ctx, eventstore.Event{
 		Type: eventstore.JobsRescued, NodeID: process.nodeID, Role: fence.Role, Term: fence.Term,
 	}, rescued)
 }

@@ -63,7 +63,7 @@ func (c *cluster) age() int64 {
 	}
 	err = pgx.BeginFunc(c.t.Context(), c.pool, func(tx pgx.Tx) error {
 		cuts := []time.Time{time.Now().Add(-45 * 24 * time.Hour).Truncate(time.Hour)}
-		return compactor.Cut(c.t.Context(), tx, "forge_cron_ticks", layout[len(layout)-1], cuts, time.Minute)
+		return compactor.NewStore(tx).Cut(c.t.Context(), "forge_cron_ticks", layout[len(layout)-1], cuts, time.Minute)
 	})
 	if err != nil {
 		c.t.Fatal(err)
