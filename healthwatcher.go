@@ -125,7 +125,7 @@ func (w *healthWatcher) Causes(ctx context.Context) ([]string, error) {
 
 // Hazards returns conditions that stop work although nodes and roles are up.
 func (w *healthWatcher) Hazards(ctx context.Context) ([]hazards.Hazard, error) {
-	facts, err := hazards.Read(ctx, w.pool)
+	facts, err := hazards.New(w.pool).Read(ctx)
 	return facts.Find(), err
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"strconv"
 	"time"
@@ -12,23 +13,33 @@ import (
 	"golang.org/x/term"
 
 	"github.com/forge-scheduler/forge/internal/handover"
-	"github.com/forge-scheduler/forge/leaderstore"
+	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/internal/wire"
 )
 
-// handoverCommand returns a command that asks for hand-overs and waits for the successors. Its work
-// gets the changes of leadership since before it asked, and how long it may wait.
-func (a *app) handoverCommand(cmd *cobra.Command, work func(ctx context.Context, pool *pgxpool.Pool, changes *leaderstore.Changes, args []string, within time.Duration) error) *cobra.Command {
+// handoverCommand returns a command that requests hand-overs and waits for the successors. Its work
+// gets how long it may wait.
+func (a *app) handoverCommand(cmd *cobra.Command, work func(ctx context.Context, pool *pgxpool.Pool, args []string, within time.Duration) error) *cobra.Command {
 	var timeout time.Duration
 	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "give up waiting after this long (exit code 124)")
 	cmd.RunE = a.onDatabase(func(ctx context.Context, pool *pgxpool.Pool, args []string) error {
-		changes, err := leaderstore.Follow(ctx, pool)
-		if err != nil {
-			return err
-		}
-		defer changes.Close()
-		return refused(work(ctx, pool, changes, args, timeout))
+		return refused(work(ctx, pool, args, timeout))
 	})
 	return cmd
+}
+
+// roleOps returns the hand-overs of roles.
+func (a *app) roleOps(pool *pgxpool.Pool) *handover.Ops {
+	return handover.New(pool, func() (<-chan struct{}, func()) { return a.leaderChanges(pool) })
+}
+
+// leaderChanges subscribes to changes of leadership. They are polled if the nodes poll them.
+func (a *app) leaderChanges(pool *pgxpool.Pool) (changes <-chan struct{}, unsubscribe func()) {
+	notifier := postgres.NewNotifier(pool, slog.New(slog.DiscardHandler))
+	if election := a.cfg.Cluster.LeaderElection; election.ByLease() {
+		notifier = postgres.NewPollingNotifier(pool, election.CheckInterval.Std(), slog.New(slog.DiscardHandler))
+	}
+	return notifier.Changes(wire.Channel(a.cfg.Database.Schema, wire.LeaderChannel))
 }
 
 // refused gives a rejected hand-over, or one that was not taken in time, its exit code.
@@ -49,8 +60,8 @@ func (a *app) leaderStepDownCommand() *cobra.Command {
 	return a.handoverCommand(&cobra.Command{
 		Use: "step-down ROLE", Short: "Hand a role over to another node and wait until that node leads", Args: cobra.ExactArgs(1),
 		Example: "  forge leader step-down scheduler",
-	}, func(ctx context.Context, pool *pgxpool.Pool, changes *leaderstore.Changes, args []string, within time.Duration) error {
-		return a.handOver(ctx, pool, changes, handover.Params{Role: args[0], By: whoAmI(), Within: within})
+	}, func(ctx context.Context, pool *pgxpool.Pool, args []string, within time.Duration) error {
+		return a.handOver(ctx, a.roleOps(pool), handover.Params{Role: args[0], By: whoAmI(), Within: within})
 	})
 }
 
@@ -66,16 +77,16 @@ func (a *app) leaderTransferCommand() *cobra.Command {
 			}
 			return nil
 		},
-	}, func(ctx context.Context, pool *pgxpool.Pool, changes *leaderstore.Changes, args []string, within time.Duration) error {
-		return a.handOver(ctx, pool, changes, handover.Params{Role: args[0], Target: target, By: whoAmI(), Within: within})
+	}, func(ctx context.Context, pool *pgxpool.Pool, args []string, within time.Duration) error {
+		return a.handOver(ctx, a.roleOps(pool), handover.Params{Role: args[0], Target: target, By: whoAmI(), Within: within})
 	})
 	cmd.Flags().StringVar(&target, "to", "", "id of the next leader")
 	return cmd
 }
 
 // handOver requests a hand-over of a role, waits for the successor and prints it.
-func (a *app) handOver(ctx context.Context, pool *pgxpool.Pool, changes *leaderstore.Changes, wanted handover.Params) error {
-	_, successor, err := handover.RequestAndWait(ctx, pool, changes, wanted)
+func (a *app) handOver(ctx context.Context, ops *handover.Ops, wanted handover.Params) error {
+	_, successor, err := ops.RequestAndWait(ctx, wanted)
 	if err != nil {
 		return err
 	}
@@ -101,8 +112,8 @@ func (a *app) drillCommand() *cobra.Command {
 			return errors.New("want the role to hand over: forge drill leader ROLE")
 		},
 		Example: "  forge drill scheduler",
-	}, func(ctx context.Context, pool *pgxpool.Pool, changes *leaderstore.Changes, args []string, within time.Duration) error {
-		done, err := handover.Drill(ctx, pool, changes, handover.Params{Role: args[len(args)-1], By: whoAmI(), Within: within})
+	}, func(ctx context.Context, pool *pgxpool.Pool, args []string, within time.Duration) error {
+		done, err := a.roleOps(pool).Drill(ctx, handover.Params{Role: args[len(args)-1], By: whoAmI(), Within: within})
 		if err != nil {
 			return err
 		}
@@ -132,17 +143,17 @@ func (a *app) nodeDrainCommand() *cobra.Command {
 			"so that stopping it interrupts nothing.",
 		Args:    cobra.ExactArgs(1),
 		Example: "  forge node drain node-2 --wait --timeout 10m",
-	}, func(ctx context.Context, pool *pgxpool.Pool, changes *leaderstore.Changes, args []string, within time.Duration) error {
-		began := time.Now()
-		led, err := handover.New(pool, nil).Drain(ctx, args[0], whoAmI())
+	}, func(ctx context.Context, pool *pgxpool.Pool, args []string, within time.Duration) error {
+		ops, began := a.roleOps(pool), time.Now()
+		led, err := ops.Drain(ctx, args[0], whoAmI())
 		if err != nil {
 			return err
 		}
-		if err := handover.AwaitAll(ctx, pool, changes, led, within); err != nil {
+		if err := ops.AwaitAll(ctx, led, within); err != nil {
 			return err
 		}
 		if wait {
-			if err := handover.AwaitStoppable(ctx, pool, changes, args[0], within-time.Since(began), a.progress()); err != nil {
+			if err := ops.AwaitStoppable(ctx, args[0], within-time.Since(began), a.progress()); err != nil {
 				return err
 			}
 		}
@@ -166,7 +177,7 @@ func (a *app) nodeUndrainCommand() *cobra.Command {
 		Use: "undrain NODE", Short: "Let a drained node lead and run jobs again", Args: cobra.ExactArgs(1),
 		Example: "  forge node undrain node-2",
 		RunE: a.onDatabase(func(ctx context.Context, pool *pgxpool.Pool, args []string) error {
-			if err := handover.New(pool, nil).Undrain(ctx, args[0], whoAmI()); err != nil {
+			if err := a.roleOps(pool).Undrain(ctx, args[0], whoAmI()); err != nil {
 				return refused(err)
 			}
 			return a.showNode(ctx, pool, args[0])

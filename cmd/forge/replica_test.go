@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/internal/pgtest"
-	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/test/parts"
 )
 
@@ -37,6 +37,12 @@ func TestCommandsWithoutPrimary(t *testing.T) {
 		if _, errs, code := forge(line); code != exitOK {
 			t.Fatalf("forge %s: exit %d: %s", line, code, errs)
 		}
+		if line != "migrate up" {
+			continue
+		}
+		if _, err := pgtest.Connect(t, primary.URL()).Exec(t.Context(), `INSERT INTO forge_leader_history (role, term, node_id, incarnation, acquired_at) VALUES ('scheduler', 1, 'a', 'a1', now())`); err != nil {
+			t.Fatal(err)
+		}
 	}
 	primary.Stop(devcluster.StopImmediate)
 	for _, line := range []string{
@@ -52,11 +58,15 @@ func TestCommandsWithoutPrimary(t *testing.T) {
 	if out, errs, code := forge("doctor"); code != exitFailed || !strings.Contains(out, "its data may be ") || !strings.Contains(out, " old: it has replayed the changes until ") {
 		t.Errorf("forge doctor: exit %d: %s%s", code, out, errs)
 	}
-	changes, err := leaderstore.Follow(t.Context(), pgtest.Connect(t, replica.URL())) // LISTEN is not possible on a replica
-	if err != nil {
-		t.Fatalf("forge leader watch: %v", err)
+	watching, stop := context.WithCancel(t.Context())
+	var lines, errs bytes.Buffer
+	code := run(watching, []string{"leader", "watch", "--config", path}, writerFunc(func(line []byte) (int, error) {
+		stop()
+		return lines.Write(line)
+	}), &errs)
+	if code != exitInterrupted || !strings.Contains(lines.String(), "scheduler           leads    a (term 1)") || strings.Count(errs.String(), "\n") != 1 {
+		t.Errorf("forge leader watch: exit %d: %s%s", code, lines.String(), errs.String())
 	}
-	changes.Close()
 	for _, line := range []string{"cron pause nightly", "job cancel 1", "queue pause default", "apply --yes", "migrate up"} {
 		_, errs, code := forge(line)
 		if code != exitDatabase || !strings.Contains(errs, "only read-only servers answer") || !strings.Contains(errs, "promote a replica") {
@@ -64,6 +74,10 @@ func TestCommandsWithoutPrimary(t *testing.T) {
 		}
 	}
 }
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // TestMigrateStatusCreatesNoSchema checks that forge migrate status lists the migrations for a schema
 // that does not exist, and does not create it.

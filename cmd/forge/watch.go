@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -50,11 +51,18 @@ type leaderChange struct {
 }
 
 func (a *app) watchLeaders(ctx context.Context, pool *pgxpool.Pool, role string) error {
-	changes, err := leaderstore.Follow(ctx, pool)
+	var changes <-chan struct{}
+	replay, err := postgres.ReadReplay(ctx, pool)
 	if err != nil {
 		return err
 	}
-	defer changes.Close()
+	if !replay.Replica { // a replica does not support LISTEN
+		var unsubscribe func()
+		changes, unsubscribe = a.leaderChanges(pool)
+		defer unsubscribe()
+	}
+	poll := time.NewTicker(watchInterval)
+	defer poll.Stop()
 	var seen *tenuresSeen
 	for {
 		tenures, err := leaderstore.New(pool).History(ctx, role, watchDepth)
@@ -72,8 +80,11 @@ func (a *app) watchLeaders(ctx context.Context, pool *pgxpool.Pool, role string)
 				return err
 			}
 		}
-		if err := changes.Wait(ctx, watchInterval); err != nil {
-			return err
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changes:
+		case <-poll.C:
 		}
 	}
 }

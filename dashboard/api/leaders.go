@@ -209,9 +209,12 @@ func (s *API) handOver(c *call, to string) (cluster.HandOverDocument, error) {
 	return cluster.HandOverDocument{Role: leader.Role, Term: leader.Term, LeaderID: leader.NodeID, To: to, Asked: asked}, err
 }
 
+// drillTimeout is how long a drill waits for the successor.
+const drillTimeout = 30 * time.Second
+
 // drill returns when the role has a new leader.
 func (s *API) drill(c *call, _ nothing) (handover.DrillResult, error) {
-	done, err := s.RoleOps.Drill(c.Context(), c.PathValue("role"), c.by)
+	done, err := s.RoleOps.Drill(c.Context(), handover.Params{Role: c.PathValue("role"), By: c.by, Within: drillTimeout})
 	if err == nil {
 		auth.NoteAction(c.Context(), fmt.Sprintf("from %s to %s, %v ms", done.From, done.To, done.TookMS))
 	}

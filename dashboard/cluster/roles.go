@@ -23,7 +23,7 @@ type RoleOps interface {
 	Undrain(ctx context.Context, node, by string) error
 	// Drill requests a hand-over to any other node, waits for the next leader and measures
 	// the time. It is the only method that waits.
-	Drill(ctx context.Context, role, by string) (handover.DrillResult, error)
+	Drill(ctx context.Context, p handover.Params) (handover.DrillResult, error)
 }
 
 // HandOverDocument describes a requested hand-over. It is complete when GET /api/v1/leaders

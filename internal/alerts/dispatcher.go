@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/eventstore"
@@ -71,14 +70,8 @@ func (c *Dispatcher) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	logger := c.options.Logger.With("role", fence.Role, "node", fence.NodeID, "term", fence.Term)
 	ctx, end := watchdog.Begin(ctx, "notifications")
 	defer end()
-	news := make(chan struct{}, 1)
-	listening, stop := context.WithCancel(ctx)
-	var listener sync.WaitGroup
-	listener.Go(func() { c.listenForRows(watchdog.Detach(listening), news) })
-	defer func() {
-		stop()
-		listener.Wait()
-	}()
+	news, unsubscribe := c.options.Notifier.Changes(wire.Channel(c.options.Schema, wire.FailureChannel))
+	defer unsubscribe()
 	r := &termDispatcher{Dispatcher: c, fence: fence, logger: logger}
 	for ctx.Err() == nil {
 		wait, err := r.run(ctx)
@@ -230,17 +223,4 @@ func (r *termDispatcher) appendEvent(ctx context.Context, tx pgx.Tx, n Notificat
 		return nil
 	}
 	return eventstore.New(tx).Append(ctx, event, facts)
-}
-
-// listenForRows signals news whenever a row may have been added. It returns when ctx ends.
-func (c *Dispatcher) listenForRows(ctx context.Context, news chan<- struct{}) {
-	channel := wire.Channel(c.options.Schema, wire.FailureChannel)
-	stop := c.options.Notifier.Subscribe([]string{channel}, func(*pgconn.Notification) {
-		select {
-		case news <- struct{}{}:
-		default: // one is pending already
-		}
-	})
-	defer stop()
-	<-ctx.Done()
 }

@@ -178,7 +178,7 @@ func (c *Cluster) read(ctx context.Context, pool *pgxpool.Pool, cfg *config.Conf
 	if c.Leaders, err = leaderstore.New(pool).Leaders(ctx); err != nil {
 		return err
 	}
-	if c.Hazards, err = hazards.Read(ctx, pool); err != nil {
+	if c.Hazards, err = hazards.New(pool).Read(ctx); err != nil {
 		return err
 	}
 	if c.Passes, err = compactor.NewStore(pool).Passes(ctx, 1); err != nil {

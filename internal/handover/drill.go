@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/eventstore"
-	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -32,59 +31,34 @@ type DrillResult struct {
 	EndReason string `json:"end_reason"`
 }
 
-// drillTimeout is how long a drill waits for the successor.
-const drillTimeout = 30 * time.Second
-
-// Drill requests a hand-over of a role to any other node and measures it; see [Drill].
-func (o *Ops) Drill(ctx context.Context, role, by string) (DrillResult, error) {
-	changes, cancel := o.subscribe()
-	defer cancel()
-	return Drill(ctx, o.db, changeWaiter(changes), Params{Role: role, By: by, Within: drillTimeout})
-}
-
-// changeWaiter implements Changes with a subscription.
-type changeWaiter <-chan struct{}
-
-func (w changeWaiter) Wait(ctx context.Context, atMost time.Duration) error {
-	timer := time.NewTimer(atMost)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-w:
-	case <-timer.C:
-	}
-	return nil
-}
-
 // Drill requests a hand-over of a role to any other node, measures it and appends
-// the result to the event log. It returns the errors of [RequestAndWait].
-func Drill(ctx context.Context, db postgres.DB, changes Changes, o Params) (DrillResult, error) {
-	leader, successor, err := RequestAndWait(ctx, db, changes, o)
+// the result to the event log. It returns the errors of RequestAndWait.
+func (o *Ops) Drill(ctx context.Context, p Params) (DrillResult, error) {
+	leader, successor, err := o.RequestAndWait(ctx, p)
 	if err != nil {
 		return DrillResult{}, err
 	}
-	done, err := measure(ctx, db, leader, successor)
+	done, err := o.measure(ctx, leader, successor)
 	if err != nil {
 		return DrillResult{}, err
 	}
-	err = eventstore.New(db).Append(ctx, eventstore.Event{
-		Type: eventstore.LeaderDrilled, NodeID: leader.NodeID, Role: o.Role, Term: leader.Term,
+	err = eventstore.New(o.db).Append(ctx, eventstore.Event{
+		Type: eventstore.LeaderDrilled, NodeID: leader.NodeID, Role: p.Role, Term: leader.Term,
 	}, map[string]any{
-		"to": done.To, "to_term": done.ToTerm, "by": o.By, "reason": done.EndReason,
+		"to": done.To, "to_term": done.ToTerm, "by": p.By, "reason": done.EndReason,
 		"stopped_ms": done.StoppedMS, "gap_ms": done.GapMS, "took_ms": done.TookMS,
 	})
 	return done, err
 }
 
 // measure computes the result from the two tenures in the history.
-func measure(ctx context.Context, db postgres.DB, leader, successor leaderstore.Leader) (DrillResult, error) {
+func (o *Ops) measure(ctx context.Context, leader, successor leaderstore.Leader) (DrillResult, error) {
 	done := DrillResult{
 		Role: leader.Role, From: leader.NodeID, FromTerm: leader.Term, To: successor.NodeID, ToTerm: successor.Term,
 		AskedAt: leader.Now, TookMS: milliseconds(successor.AcquiredAt.Sub(leader.Now)),
 	}
 	const recent = 100 // number of tenures read: others may follow meanwhile
-	tenures, err := leaderstore.New(db).History(ctx, leader.Role, recent)
+	tenures, err := leaderstore.New(o.db).History(ctx, leader.Role, recent)
 	if err != nil {
 		return DrillResult{}, err
 	}

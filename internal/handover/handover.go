@@ -1,9 +1,8 @@
 // Package handover moves roles between nodes on request: a leader steps down or
 // hands over to a named node, or a node is drained.
 //
-// The functions that request do not wait for the successor. A request is a row, and
-// the leader is notified of it; callers that need the outcome follow the
-// leadership.
+// HandOver and Drain only request: a request is a row, and the leader is notified of it.
+// RequestAndWait, Drill and AwaitAll also wait for the successors.
 package handover
 
 import (
@@ -49,14 +48,14 @@ type Ops struct {
 }
 
 // New returns the operations on a database. subscribe notifies of changes of leadership;
-// only Drill needs it.
+// only the operations that wait need it.
 func New(db postgres.DB, subscribe func() (changes <-chan struct{}, cancel func())) *Ops {
 	return &Ops{db, subscribe}
 }
 
-// Leader returns the leader of a role, or a [RefusedError] if there is none.
-func Leader(ctx context.Context, db postgres.DB, role string) (leaderstore.Leader, error) {
-	leaders, err := leaderstore.New(db).Leaders(ctx)
+// leader returns the leader of a role, or a [RefusedError] if there is none.
+func (o *Ops) leader(ctx context.Context, role string) (leaderstore.Leader, error) {
+	leaders, err := leaderstore.New(o.db).Leaders(ctx)
 	if err != nil {
 		return leaderstore.Leader{}, err
 	}
@@ -73,11 +72,11 @@ func Leader(ctx context.Context, db postgres.DB, role string) (leaderstore.Leade
 	return leaderstore.Leader{}, missingErrorf("no role %q; want %s", role, strings.Join(known, ", "))
 }
 
-// Check checks that the target, or any other node if there is none, can lead the
+// check checks that the target, or any other node if there is none, can lead the
 // leader's role, according to the rows of the nodes. It returns a [RefusedError] if
 // not.
-func Check(ctx context.Context, db postgres.DB, leader leaderstore.Leader, target string) error {
-	nodes, err := nodestore.New(db).List(ctx)
+func (o *Ops) check(ctx context.Context, leader leaderstore.Leader, target string) error {
+	nodes, err := nodestore.New(o.db).List(ctx)
 	if err != nil {
 		return err
 	}
@@ -131,20 +130,25 @@ func ineligibility(node nodestore.Node, role string) string {
 // other node if target is empty. It returns the leader, and false if target is the
 // leader, so that no request is needed. By is who requests it.
 func (o *Ops) HandOver(ctx context.Context, role, target, by string) (old leaderstore.Leader, requested bool, err error) {
-	if old, err = Leader(ctx, o.db, role); err != nil || old.NodeID == target {
+	if old, err = o.leader(ctx, role); err != nil || old.NodeID == target {
 		return old, false, err
 	}
-	if err := Check(ctx, o.db, old, target); err != nil {
+	if err := o.check(ctx, old, target); err != nil {
 		return old, false, err
 	}
-	err = pgx.BeginFunc(ctx, o.db, func(tx pgx.Tx) error { return insertRequest(ctx, tx, old, target, by) })
+	err = o.inTx(ctx, func(tx *Ops) error { return tx.insertRequest(ctx, old, target, by) })
 	return old, err == nil, err
+}
+
+// inTx runs work in a transaction.
+func (o *Ops) inTx(ctx context.Context, work func(tx *Ops) error) error {
+	return pgx.BeginFunc(ctx, o.db, func(tx pgx.Tx) error { return work(New(tx, o.subscribe)) })
 }
 
 // insertRequest inserts a request for the leader's term. That term may just have
 // been handed over, which is fine.
-func insertRequest(ctx context.Context, tx pgx.Tx, leader leaderstore.Leader, target, by string) error {
-	err := leaderstore.New(tx).Request(ctx, leader.Role, leader.Term, target)
+func (o *Ops) insertRequest(ctx context.Context, leader leaderstore.Leader, target, by string) error {
+	err := leaderstore.New(o.db).Request(ctx, leader.Role, leader.Term, target)
 	if errors.Is(err, leaderstore.ErrTermOver) {
 		return nil
 	}
@@ -155,7 +159,7 @@ func insertRequest(ctx context.Context, tx pgx.Tx, leader leaderstore.Leader, ta
 	if target != "" {
 		data["to"] = target
 	}
-	return eventstore.New(tx).Append(ctx, eventstore.Event{
+	return eventstore.New(o.db).Append(ctx, eventstore.Event{
 		Type: eventstore.HandOverAsked, NodeID: leader.NodeID, Role: leader.Role, Term: leader.Term,
 	}, data)
 }
@@ -164,26 +168,26 @@ func insertRequest(ctx context.Context, tx pgx.Tx, leader leaderstore.Leader, ta
 // in one transaction. It returns the leaders that have to hand over, or a
 // [RefusedError].
 func (o *Ops) Drain(ctx context.Context, id, by string) ([]leaderstore.Leader, error) {
-	node, err := liveNode(ctx, o.db, id)
+	node, err := o.liveNode(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	led, err := ledBy(ctx, o.db, node.Incarnation)
+	led, err := o.ledBy(ctx, node.Incarnation)
 	if err != nil {
 		return nil, err
 	}
 	for _, leader := range led {
-		if err := Check(ctx, o.db, leader, ""); err != nil {
+		if err := o.check(ctx, leader, ""); err != nil {
 			return nil, err
 		}
 	}
-	err = pgx.BeginFunc(ctx, o.db, func(tx pgx.Tx) error {
+	err = o.inTx(ctx, func(tx *Ops) error {
 		for _, leader := range led {
-			if err := insertRequest(ctx, tx, leader, "", by); err != nil {
+			if err := tx.insertRequest(ctx, leader, "", by); err != nil {
 				return err
 			}
 		}
-		return setState(ctx, tx, node, nodestore.Draining, by)
+		return tx.setState(ctx, node, nodestore.Draining, by)
 	})
 	return led, err
 }
@@ -191,30 +195,28 @@ func (o *Ops) Drain(ctx context.Context, id, by string) ([]leaderstore.Leader, e
 // Undrain lets a drained node lead and take jobs again, or returns a
 // [RefusedError].
 func (o *Ops) Undrain(ctx context.Context, id, by string) error {
-	node, err := liveNode(ctx, o.db, id)
+	node, err := o.liveNode(ctx, id)
 	if err != nil {
 		return err
 	}
-	return setState(ctx, o.db, node, nodestore.Active, by)
+	return o.inTx(ctx, func(tx *Ops) error { return tx.setState(ctx, node, nodestore.Active, by) })
 }
 
 // setState appends an event only if the state changed.
-func setState(ctx context.Context, db postgres.DB, node nodestore.Node, state, by string) error {
-	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		if err := nodestore.New(tx).SetState(ctx, node.NodeID, node.Incarnation, state); err != nil || node.State == state {
-			return err
-		}
-		event := eventstore.Event{Type: eventstore.NodeUndrained, NodeID: node.NodeID}
-		if state == nodestore.Draining {
-			event.Type = eventstore.NodeDrained
-		}
-		return eventstore.New(tx).Append(ctx, event, map[string]any{"by": by})
-	})
+func (o *Ops) setState(ctx context.Context, node nodestore.Node, state, by string) error {
+	if err := nodestore.New(o.db).SetState(ctx, node.NodeID, node.Incarnation, state); err != nil || node.State == state {
+		return err
+	}
+	event := eventstore.Event{Type: eventstore.NodeUndrained, NodeID: node.NodeID}
+	if state == nodestore.Draining {
+		event.Type = eventstore.NodeDrained
+	}
+	return eventstore.New(o.db).Append(ctx, event, map[string]any{"by": by})
 }
 
 // liveNode returns a node that can be drained and undrained.
-func liveNode(ctx context.Context, db postgres.DB, id string) (nodestore.Node, error) {
-	node, err := nodestore.New(db).Get(ctx, id)
+func (o *Ops) liveNode(ctx context.Context, id string) (nodestore.Node, error) {
+	node, err := nodestore.New(o.db).Get(ctx, id)
 	switch {
 	case errors.Is(err, nodestore.ErrNotFound):
 		return node, missingErrorf("no node %q; see forge node list", id)
@@ -226,8 +228,8 @@ func liveNode(ctx context.Context, db postgres.DB, id string) (nodestore.Node, e
 	return node, nil
 }
 
-func ledBy(ctx context.Context, db postgres.DB, incarnation string) ([]leaderstore.Leader, error) {
-	leaders, err := leaderstore.New(db).Leaders(ctx)
+func (o *Ops) ledBy(ctx context.Context, incarnation string) ([]leaderstore.Leader, error) {
+	leaders, err := leaderstore.New(o.db).Leaders(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -6,20 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 // pollInterval is the interval of checks for a successor when no change is
 // announced.
 const pollInterval = 250 * time.Millisecond
-
-// Changes notifies of changes of leadership.
-type Changes interface {
-	// Wait returns when something changed, after at most atMost, or with the error
-	// of ctx when ctx ends.
-	Wait(ctx context.Context, atMost time.Duration) error
-}
 
 // NotTakenError means that no node took over a role in time.
 type NotTakenError struct{ Role string }
@@ -40,18 +32,20 @@ type Params struct {
 // RequestAndWait requests a hand-over from the leader of a role. It returns the
 // leader and its successor, which is the leader itself if it is the target. If no
 // node takes over in time, it withdraws the request and returns a [NotTakenError].
-func RequestAndWait(ctx context.Context, db postgres.DB, changes Changes, o Params) (leader, successor leaderstore.Leader, err error) {
-	leader, requested, err := New(db, nil).HandOver(ctx, o.Role, o.Target, o.By)
+func (o *Ops) RequestAndWait(ctx context.Context, p Params) (leader, successor leaderstore.Leader, err error) {
+	changes, unsubscribe := o.subscribe()
+	defer unsubscribe()
+	leader, requested, err := o.HandOver(ctx, p.Role, p.Target, p.By)
 	if err != nil || !requested {
 		return leader, leader, err
 	}
-	waiting, cancel := context.WithTimeout(ctx, o.Within)
+	waiting, cancel := context.WithTimeout(ctx, p.Within)
 	defer cancel()
-	if successor, err = awaitSuccessor(waiting, db, changes, leader); err != nil {
-		err = waitError(ctx, err, o.Role)
+	if successor, err = o.awaitSuccessor(waiting, changes, leader); err != nil {
+		err = waitError(ctx, err, p.Role)
 		withdrawing, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 		defer cancel()
-		err = errors.Join(err, leaderstore.New(db).Withdraw(withdrawing, o.Role, leader.Term))
+		err = errors.Join(err, leaderstore.New(o.db).Withdraw(withdrawing, p.Role, leader.Term))
 	}
 	return leader, successor, err
 }
@@ -61,11 +55,13 @@ const withdrawTimeout = 5 * time.Second
 
 // AwaitAll waits for the successors of leaders that were asked to hand over. After
 // within it returns a [NotTakenError].
-func AwaitAll(ctx context.Context, db postgres.DB, changes Changes, requested []leaderstore.Leader, within time.Duration) error {
+func (o *Ops) AwaitAll(ctx context.Context, requested []leaderstore.Leader, within time.Duration) error {
+	changes, unsubscribe := o.subscribe()
+	defer unsubscribe()
 	waiting, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for _, leader := range requested {
-		if _, err := awaitSuccessor(waiting, db, changes, leader); err != nil {
+		if _, err := o.awaitSuccessor(waiting, changes, leader); err != nil {
 			return waitError(ctx, err, leader.Role)
 		}
 	}
@@ -81,9 +77,9 @@ func waitError(ctx context.Context, err error, role string) error {
 }
 
 // awaitSuccessor waits for a later term of another process.
-func awaitSuccessor(ctx context.Context, db postgres.DB, changes Changes, old leaderstore.Leader) (leaderstore.Leader, error) {
+func (o *Ops) awaitSuccessor(ctx context.Context, changes <-chan struct{}, old leaderstore.Leader) (leaderstore.Leader, error) {
 	for {
-		leaders, err := leaderstore.New(db).Leaders(ctx)
+		leaders, err := leaderstore.New(o.db).Leaders(ctx)
 		if err != nil {
 			return leaderstore.Leader{}, err
 		}
@@ -92,8 +88,22 @@ func awaitSuccessor(ctx context.Context, db postgres.DB, changes Changes, old le
 				return now, nil
 			}
 		}
-		if err := changes.Wait(ctx, pollInterval); err != nil {
+		if err := awaitChange(ctx, changes); err != nil {
 			return leaderstore.Leader{}, fmt.Errorf("wait for the next leader of %s: %w", old.Role, err)
 		}
 	}
+}
+
+// awaitChange returns after a change, and after pollInterval at the latest. It fails if ctx
+// ends.
+func awaitChange(ctx context.Context, changes <-chan struct{}) error {
+	poll := time.NewTimer(pollInterval)
+	defer poll.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-changes:
+	case <-poll.C:
+	}
+	return nil
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
-	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -94,13 +93,15 @@ const settledBeats = 2
 // AwaitStoppable waits until a drained node can be stopped without interrupting anything, or
 // has left. It calls progress with each reason to wait. After within it returns a [BusyError].
 // It returns a [RefusedError] if the node is dead or is not being drained.
-func AwaitStoppable(ctx context.Context, db postgres.DB, changes Changes, id string, within time.Duration, progress func(note string)) error {
+func (o *Ops) AwaitStoppable(ctx context.Context, id string, within time.Duration, progress func(note string)) error {
+	changes, unsubscribe := o.subscribe()
+	defer unsubscribe()
 	waiting, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	var last time.Time
 	note := "It has not confirmed yet that it is drained."
 	for beats := 0; ; {
-		n, duty, err := readDuty(waiting, db, id)
+		n, duty, err := o.readDuty(waiting, id)
 		switch {
 		case err != nil:
 			return busyError(ctx, err, id, note)
@@ -121,7 +122,7 @@ func AwaitStoppable(ctx context.Context, db postgres.DB, changes Changes, id str
 			note = duty.StopNote
 			progress(note)
 		}
-		if err := changes.Wait(waiting, pollInterval); err != nil {
+		if err := awaitChange(waiting, changes); err != nil {
 			return busyError(ctx, err, id, note)
 		}
 	}
@@ -135,14 +136,14 @@ func busyError(ctx context.Context, err error, id, note string) error {
 	return err
 }
 
-func readDuty(ctx context.Context, db postgres.DB, id string) (n nodestore.Node, d Duty, err error) {
-	if n, err = nodestore.New(db).Get(ctx, id); err != nil {
+func (o *Ops) readDuty(ctx context.Context, id string) (n nodestore.Node, d Duty, err error) {
+	if n, err = nodestore.New(o.db).Get(ctx, id); err != nil {
 		return n, d, err
 	}
-	leaders, err := leaderstore.New(db).Leaders(ctx)
+	leaders, err := leaderstore.New(o.db).Leaders(ctx)
 	if err != nil {
 		return n, d, err
 	}
-	duties, err := Duties(ctx, jobstore.New(db), []nodestore.Node{n}, leaders)
+	duties, err := Duties(ctx, jobstore.New(o.db), []nodestore.Node{n}, leaders)
 	return n, duties[id], err
 }

@@ -52,18 +52,6 @@ func TestDuties(t *testing.T) {
 	}
 }
 
-// polls waits as long as it may.
-type polls struct{}
-
-func (polls) Wait(ctx context.Context, atMost time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(min(atMost, 10*time.Millisecond)):
-		return nil
-	}
-}
-
 // A drained node is safe to stop once its jobs have ended and two heartbeats have followed,
 // after which no offer from before the drain can be claimed.
 func TestAwaitStoppable(t *testing.T) {
@@ -75,8 +63,20 @@ func TestAwaitStoppable(t *testing.T) {
 	if err := store.Register(t.Context(), node, nodestore.Policy{DeadThreshold: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
+	changes := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-t.Context().Done():
+				return
+			case changes <- struct{}{}:
+				time.Sleep(10 * time.Millisecond) // so that the test polls more often
+			}
+		}
+	}()
+	ops := handover.New(pool, func() (<-chan struct{}, func()) { return changes, func() {} })
 	await := func(within time.Duration) (notes []string, err error) {
-		err = handover.AwaitStoppable(t.Context(), pool, polls{}, id, within, func(note string) { notes = append(notes, note) })
+		err = ops.AwaitStoppable(t.Context(), id, within, func(note string) { notes = append(notes, note) })
 		return notes, err
 	}
 	if _, err := await(time.Minute); !refused(err) {

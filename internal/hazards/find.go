@@ -2,7 +2,7 @@
 // are all up: paused queues, jobs that no node takes, snapshots that prevent VACUUM
 // from removing rows, roles that change leaders repeatedly, and wrong clocks.
 //
-// Read is cheap even if there are many jobs. Find evaluates the facts and returns
+// Reading the facts is cheap even if there are many jobs. Find evaluates the facts and returns
 // texts for forge doctor and the overview.
 package hazards
 
@@ -235,20 +235,26 @@ type Facts struct {
 	Clocks  []aggregator.Clock
 }
 
+// Store reads the facts of a database.
+type Store struct{ db postgres.DB }
+
+// New returns the store of a database.
+func New(db postgres.DB) *Store { return &Store{db} }
+
 // Read reads the facts.
-func Read(ctx context.Context, db postgres.DB) (f Facts, err error) {
-	if f.Clock, err = postgres.ReadClock(ctx, db); err != nil {
+func (s *Store) Read(ctx context.Context) (f Facts, err error) {
+	if f.Clock, err = postgres.ReadClock(ctx, s.db); err != nil {
 		return f, err
 	}
-	if f.Queues, err = jobstore.New(db).WaitingQueues(ctx); err != nil {
+	if f.Queues, err = jobstore.New(s.db).WaitingQueues(ctx); err != nil {
 		return f, err
 	}
-	if f.Snapshots, err = postgres.Snapshots(ctx, db); err != nil {
+	if f.Snapshots, err = postgres.Snapshots(ctx, s.db); err != nil {
 		return f, err
 	}
-	if f.Tenures, err = leaderstore.New(db).History(ctx, "", maxTenures); err != nil {
+	if f.Tenures, err = leaderstore.New(s.db).History(ctx, "", maxTenures); err != nil {
 		return f, err
 	}
-	f.Clocks, err = aggregator.NewStore(db).Clocks(ctx)
+	f.Clocks, err = aggregator.NewStore(s.db).Clocks(ctx)
 	return f, err
 }

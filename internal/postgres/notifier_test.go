@@ -97,6 +97,32 @@ func TestSubscribersShareOneConnection(t *testing.T) {
 	want(t, third, "5")
 }
 
+func TestChangesMergesNotifications(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	n := postgres.NewNotifier(pool, slog.New(slog.DiscardHandler))
+	changes, unsubscribe := n.Changes("a", "b")
+	last := n.Listen("last")
+	defer last.Close()
+	want(t, last, "interrupted") // so the earlier subscription is active, too
+	<-changes
+	notify(t, pool, "a", "1")
+	notify(t, pool, "b", "2")
+	notify(t, pool, "last", "3")
+	want(t, last, "3")
+	if len(changes) != 1 {
+		t.Fatalf("%d changes pending after two notifications, want 1", len(changes))
+	}
+	<-changes
+	unsubscribe()
+	notify(t, pool, "a", "4")
+	notify(t, pool, "last", "5")
+	want(t, last, "5")
+	if len(changes) != 0 {
+		t.Fatal("notified after the end of the subscription")
+	}
+}
+
 func awaitListeners(t *testing.T, pool *pgxpool.Pool, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(waitTimeout); len(listeners(t, pool)) != n; time.Sleep(5 * time.Millisecond) {

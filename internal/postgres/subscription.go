@@ -11,6 +11,19 @@ import (
 // ErrInterrupted means that notifications may have been missed.
 var ErrInterrupted = errors.New("the connection for notifications was interrupted")
 
+// Changes returns a channel that receives once after one or more notifications of the
+// channels, and after some may have been missed. It also returns a function that ends the
+// subscription.
+func (h *Notifier) Changes(channels ...string) (changes <-chan struct{}, unsubscribe func()) {
+	changed := make(chan struct{}, 1)
+	return changed, h.Subscribe(channels, func(*pgconn.Notification) {
+		select {
+		case changed <- struct{}{}:
+		default: // one is pending already
+		}
+	})
+}
+
 // Subscription queues notifications for one reader.
 type Subscription struct {
 	stop  func()

@@ -2,7 +2,6 @@ package crons
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -111,11 +110,13 @@ func ignoreEnd(ctx context.Context, err error) error {
 // is ignored. If the definitions cannot be read, it signals a change, because the loop
 // retries and logs failures.
 func (f *Firer) listen(ctx context.Context, channel string, changes chan<- struct{}) {
-	subscription := f.options.Notifier.Listen(channel)
-	defer subscription.Close()
+	notified, unsubscribe := f.options.Notifier.Changes(channel)
+	defer unsubscribe()
 	for last := ""; ; {
-		if _, err := subscription.WaitForNotification(ctx); err != nil && !errors.Is(err, postgres.ErrInterrupted) {
+		select {
+		case <-ctx.Done():
 			return
+		case <-notified:
 		}
 		edition, err := cronstore.New(f.options.Pool).Edition(ctx)
 		if err != nil || edition != last {

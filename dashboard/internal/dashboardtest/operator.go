@@ -164,13 +164,13 @@ func (f Operator) Undrain(_ context.Context, _, by string) error {
 }
 
 // Drill finds the leader of the scheduler. The compactor has no other candidate.
-func (f Operator) Drill(_ context.Context, role, by string) (handover.DrillResult, error) {
-	switch role {
+func (f Operator) Drill(_ context.Context, p handover.Params) (handover.DrillResult, error) {
+	switch p.Role {
 	case "scheduler":
-		return handover.DrillResult{Role: role, From: "node-1", FromTerm: 7, To: "node-2", ToTerm: 8, AskedAt: Epoch, TookMS: 12.5, EndReason: "stepped_down"}, f.note("backup", "drill by "+by)
+		return handover.DrillResult{Role: p.Role, From: "node-1", FromTerm: 7, To: "node-2", ToTerm: 8, AskedAt: Epoch, TookMS: 12.5, EndReason: "stepped_down"}, f.note("backup", "drill by "+p.By)
 	case "log_compactor":
-		return handover.DrillResult{}, &handover.NotTakenError{Role: role}
+		return handover.DrillResult{}, &handover.NotTakenError{Role: p.Role}
 	default:
-		return handover.DrillResult{}, &handover.RefusedError{Missing: true, Why: "no role " + role}
+		return handover.DrillResult{}, &handover.RefusedError{Missing: true, Why: "no role " + p.Role}
 	}
 }
