@@ -130,49 +130,10 @@ func newServer(ctx context.Context, handler http.Handler) *http.Server {
 	}
 }
 
+// handler assembles the dashboard, the API and the probes.
 func (n *Node) handler(ctx context.Context) *dashboard.Handler {
-	db := postgres.RequestDB{Pool: n.pool}
-	jobOps, jobStore := jobstore.New(db), jobstore.New(n.pool)
 	return dashboard.New(dashboard.Options{ //nolint:contextcheck // its handlers use the contexts of their requests
-		Cluster: cluster.Options{
-			Source: cluster.Source{
-				Leadership: leadership{leaderstore.New(n.pool), n.pool, n.cfg},
-				Incidents:  incident.New(n.pool, n.cfg.Retention.CronTicks.Std()),
-				Nodes:      nodestore.New(n.pool),
-				Health:     n.healthWatcher,
-				Crons:      cronstore.New(n.pool),
-				Explain:    explain.New(n.pool),
-				Jobs:       explainedJobs{jobStore, assign.NewExplainer(n.pool, assign.Rules{Strategy: n.cfg.Scheduler.Assignment, Policy: n.policy()})},
-				Counts:     jobStore,
-				Queues:     jobStore,
-				Dead:       jobStore,
-				Events:     eventstore.New(n.pool),
-				Activity:   activity.New(n.pool),
-				Compaction: compactor.NewStore(n.pool),
-				History:    aggregator.NewStore(n.pool),
-				Alerts:     alerts.New(n.pool),
-			},
-			Self: cluster.Self{
-				Cluster: n.cfg.Cluster.Name, NodeID: n.cfg.Node.ID, Incarnation: n.incarnation,
-				Version: n.opts.version, APIURL: n.self.APIURL,
-			},
-			Roles:         n.roleNames(),
-			Ready:         n.ready,
-			CronOps:       cronstore.New(db),
-			CronRunner:    crons.Manual{DB: db, Inserter: n.runner},
-			JobOps:        jobOps,
-			Enqueuer:      jobs.NewEnqueuer(db, n.runner),
-			QueueOps:      jobOps,
-			DeadLetterOps: jobOps,
-			RoleOps:       handover.New(db, n.broadcaster.Subscribe),
-			Silencer:      alerts.New(db),
-			TokenKeeper:   n.tokenKeeper(),
-			Settings:      n.settings(),
-			Configs:       configs{cronstore.New(n.pool), n},
-			Doctor:        n.diagnose,
-			Logger:        n.logger,
-			Lifetime:      ctx,
-		},
+		Cluster: n.clusterOptions(ctx),
 		Auth: auth.Options{
 			Tokens:         n.tokens(),
 			Audit:          access.NewAudit(n.pool),
@@ -196,6 +157,58 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 		},
 		NoPages: !n.cfg.Dashboard.Enabled,
 	})
+}
+
+// clusterOptions returns what pages and API do. Their operations run in the transaction of
+// the request if it has an idempotency key.
+func (n *Node) clusterOptions(ctx context.Context) cluster.Options {
+	db := postgres.RequestDB{Pool: n.pool}
+	jobOps := jobstore.New(db)
+	return cluster.Options{
+		Source: n.source(),
+		Self: cluster.Self{
+			Cluster: n.cfg.Cluster.Name, NodeID: n.cfg.Node.ID, Incarnation: n.incarnation,
+			Version: n.opts.version, APIURL: n.self.APIURL,
+		},
+		Roles:         n.roleNames(),
+		Ready:         n.ready,
+		CronOps:       cronstore.New(db),
+		CronRunner:    crons.Manual{DB: db, Inserter: n.runner},
+		JobOps:        jobOps,
+		Enqueuer:      jobs.NewEnqueuer(db, n.runner),
+		QueueOps:      jobOps,
+		DeadLetterOps: jobOps,
+		RoleOps:       handover.New(db, n.broadcaster.Subscribe),
+		Silencer:      alerts.New(db),
+		TokenKeeper:   n.tokenKeeper(),
+		Settings:      n.settings(),
+		Configs:       configs{cronstore.New(n.pool), n},
+		Doctor:        n.diagnose,
+		Logger:        n.logger,
+		Lifetime:      ctx,
+	}
+}
+
+// source returns what pages and API read.
+func (n *Node) source() cluster.Source {
+	jobStore := jobstore.New(n.pool)
+	return cluster.Source{
+		Leadership: leadership{leaderstore.New(n.pool), n.pool, n.cfg},
+		Incidents:  incident.New(n.pool, n.cfg.Retention.CronTicks.Std()),
+		Nodes:      nodestore.New(n.pool),
+		Health:     n.healthWatcher,
+		Crons:      cronstore.New(n.pool),
+		Explain:    explain.New(n.pool),
+		Jobs:       explainedJobs{jobStore, assign.NewExplainer(n.pool, assign.Rules{Strategy: n.cfg.Scheduler.Assignment, Policy: n.policy()})},
+		Counts:     jobStore,
+		Queues:     jobStore,
+		Dead:       jobStore,
+		Events:     eventstore.New(n.pool),
+		Activity:   activity.New(n.pool),
+		Compaction: compactor.NewStore(n.pool),
+		History:    aggregator.NewStore(n.pool),
+		Alerts:     alerts.New(n.pool),
+	}
 }
 
 // leadership reads the roles' leaders, with the holders of their locks, and their history.

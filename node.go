@@ -64,7 +64,7 @@ type Node struct {
 // New returns a node that is not running and not connected. cfg comes from LoadConfig or
 // ParseConfig. The error names missing or wrong settings. A node whose Run is not called
 // must be closed.
-func New(cfg *Config, opts ...Option) (node *Node, err error) {
+func New(cfg *Config, opts ...Option) (*Node, error) {
 	n := &Node{
 		opts: options{logger: slog.Default(), version: "dev", ready: func() {}},
 		cfg:  cfg, incarnation: nodestore.NewIncarnation(), reloadRequested: make(chan struct{}, 1),
@@ -76,82 +76,95 @@ func New(cfg *Config, opts ...Option) (node *Node, err error) {
 	if err := errors.Join(cfg.RequireDatabase(), n.checkAlerts(cfg)); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, n.cleanup.run())
+	n.createLog()
+	for _, create := range []func() error{n.createDatabase, n.createJobs, n.createRoles} {
+		if err := create(); err != nil {
+			return nil, errors.Join(err, n.cleanup.run())
 		}
-	}()
+	}
+	return n, nil
+}
 
-	// The log and the metrics.
+// createLog creates the log and the metrics.
+func (n *Node) createLog() {
 	repeated := newRepeatHandler(n.opts.logger.Handler())
 	n.cleanup.add("log", func() error { repeated.Flush(); return nil })
 	n.logger = slog.New(repeated)
 	n.metrics = metrics.New(n.opts.version)
+}
 
-	// The database. Connections are opened on demand.
+// createDatabase creates the connection pools, which connect on demand, and what uses
+// nothing else.
+func (n *Node) createDatabase() (err error) {
 	election := n.electionConfig()
 	n.pool, err = postgres.NewPool(context.Background(), postgres.PoolOptions{
-		URL: cfg.Database.URL, Schema: cfg.Database.Schema, MaxConns: cfg.Database.PoolSize,
-		ApplicationName:   leaderstore.ApplicationName(cfg.Node.ID, n.incarnation),
+		URL: n.cfg.Database.URL, Schema: n.cfg.Database.Schema, MaxConns: n.cfg.Database.PoolSize,
+		ApplicationName:   leaderstore.ApplicationName(n.cfg.Node.ID, n.incarnation),
 		IdleInTransaction: election.LeaseDuration.Std(),
 		Pooled:            election.ByLease(),
 		Admit:             n.admission.check(n.incarnation),
 		Tracer:            tracer{},
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	n.cleanup.add("database", closePool(n.pool))
 	if n.heartbeatPool, err = postgres.Single(context.Background(), n.pool); err != nil {
-		return nil, err
+		return err
 	}
 	n.cleanup.add("heartbeats", closePool(n.heartbeatPool))
 	n.notifier = n.newNotifier()
 	n.writes = n.newWriteCheck()
+	n.healthWatcher = n.newHealthWatcher()
+	return nil
+}
 
-	// Jobs.
+// createJobs creates the runner of jobs and the node's row, which lists its workers.
+func (n *Node) createJobs() (err error) {
 	n.runner, err = jobs.New(jobs.Options{
 		Pool:                n.pool,
-		NodeID:              cfg.Node.ID,
+		NodeID:              n.cfg.Node.ID,
 		Incarnation:         n.incarnation,
-		Schema:              cfg.Database.Schema,
+		Schema:              n.cfg.Database.Schema,
 		Notifier:            n.notifier,
-		Jobs:                cfg.Jobs,
-		Queues:              queuesOf(cfg),
-		Slots:               cfg.Node.Slots,
+		Jobs:                n.cfg.Jobs,
+		Queues:              queuesOf(n.cfg),
+		Slots:               n.cfg.Node.Slots,
 		Workers:             n.opts.workers,
-		DrainTimeout:        cfg.Node.DrainTimeout.Std(),
-		ClusterURL:          cfg.Database.URL,
-		AllowedCommands:     cfg.Node.AllowedCommands,
-		AllowPrivateTargets: cfg.HTTP.AllowPrivateTargets,
-		AllowTargets:        cfg.HTTP.AllowedTargets(),
+		DrainTimeout:        n.cfg.Node.DrainTimeout.Std(),
+		ClusterURL:          n.cfg.Database.URL,
+		AllowedCommands:     n.cfg.Node.AllowedCommands,
+		AllowPrivateTargets: n.cfg.HTTP.AllowPrivateTargets,
+		AllowTargets:        n.cfg.HTTP.AllowedTargets(),
 		Metrics:             n.metrics,
 		Logger:              n.logger,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if n.self, err = n.describe(cfg); err != nil {
-		return nil, err
-	}
+	n.self, err = n.describe(n.cfg)
+	return err
+}
 
-	// Roles.
+// createRoles creates the elections with the work of each role, the deputy, and what reacts
+// to changes of leadership.
+func (n *Node) createRoles() error {
+	election := n.electionConfig()
 	n.broadcaster = newBroadcaster()
-	n.healthWatcher = n.newHealthWatcher()
 	n.callbackLoop = newCallbackLoop(n.opts.callbacks, n.incarnation, election.CheckInterval.Std(), n.readLeaders)
 	roleConfigs, err := n.roleConfigs()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	n.elections = roles.NewElections(roles.Options{
-		NodeID:          cfg.Node.ID,
+		NodeID:          n.cfg.Node.ID,
 		Roles:           roleConfigs,
 		OpenSession:     n.openSession,
 		CheckInterval:   election.CheckInterval.Std(),
 		LeaseDuration:   election.LeaseDuration.Std(),
 		RefreshInterval: election.RefreshInterval.Std(),
 		// Longer than the node takes to notice that it is being drained.
-		BackOff:      3 * max(election.CheckInterval.Std(), cfg.Cluster.HeartbeatInterval.Std()),
+		BackOff:      3 * max(election.CheckInterval.Std(), n.cfg.Cluster.HeartbeatInterval.Std()),
 		TakeoverWait: leaderstore.New(n.pool).TakeoverWait,
 		OnChange:     n.leadershipChanged,
 		OnTerm:       n.callbackLoop.addChange,
@@ -164,7 +177,7 @@ func New(cfg *Config, opts ...Option) (node *Node, err error) {
 			OnSessionEnd: n.elections.ElectNow, Logger: n.logger,
 		})
 	}
-	return n, nil
+	return nil
 }
 
 // Run runs the node until ctx ends, which is not an error. It then hands its roles over,

@@ -103,67 +103,80 @@ func New(version string) *Metrics {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	f := &factory{registry: registry}
-	leader := []string{"role", "node_id"}
-	m := &Metrics{
-		Registry: registry,
-		Instance: rand.Text(),
-		Began:    time.Now(),
-		Cluster:  map[string]*prometheus.GaugeVec{},
-
-		leads:              newLeads(f),
-		LeaderElections:    f.counterVec("forge_leader_elections_total", "Attempts of this node to acquire the role, by result: won, lost or error.", "role", "node_id", "result"),
-		LeaderFailovers:    f.counterVec(LeaderFailoversName, "Times that this node acquired the role from another process.", leader...),
-		LeaderGapSeconds:   f.histogramVec("forge_leader_gap_seconds", "Seconds without a leader before this node acquired the role.", leader...),
-		LeaderFencedWrites: f.counterVec("forge_leader_fenced_writes_total", "Writes of this node that the database refused because the node's term had ended.", leader...),
-
-		CronRuns:     f.counterVec("forge_cron_runs_total", "Ticks for which a job was inserted: fired on time or caught up.", "cron"),
-		CronTicks:    f.counterVec("forge_cron_ticks_total", "Due ticks that this node recorded in the ledger as the scheduler's leader, by verdict; not those that were triggered or backfilled by hand.", "cron", "verdict"),
-		CronDelay:    f.histogramVec("forge_cron_delay_seconds", "Seconds from a tick to the commit of its job.", "cron"),
-		CronFailures: f.counterVec("forge_cron_failures_total", "Ticks whose job could not be inserted.", "cron"),
-		CronMissed:   f.counterVec("forge_cron_missed_total", "Ticks that were missed because no leader could fire them when they were due.", "cron"),
-
-		JobEnqueued:          f.counterVec("forge_job_enqueued_total", "Jobs that this node inserted, and jobs inserted by commands that this node counted.", "kind"),
-		JobStarted:           f.counterVec("forge_job_started_total", "Attempts started by this node.", "kind"),
-		JobFinished:          f.counterVec("forge_job_finished_total", "Attempts finished by this node, by outcome. The scheduler's leader also counts the attempts of dead nodes, as lost.", "kind", "outcome"),
-		JobDuration:          f.histogramVec("forge_job_duration_seconds", "Seconds that an attempt ran.", "kind"),
-		JobWait:              f.histogramVec("forge_job_wait_seconds", "Seconds from the time at which a job was due to its start.", "kind"),
-		JobRunning:           f.gaugeVec("forge_job_running", "Jobs running on this node.", "kind"),
-		CommandStartsWaiting: f.gauge("forge_command_starts_waiting", "Claimed commands that wait to be started on this node, which starts a few at a time."),
-		CommandStartSeconds:  f.gauge("forge_command_start_seconds", "Seconds that starting a command takes on this node, smoothed; 0 before the first."),
-		JobOutputLines:       f.counterVec("forge_job_output_lines_total", "Output lines that attempts on this node wrote.", "kind"),
-		JobOutputDropped:     f.counterVec("forge_job_output_dropped_lines_total", "Output lines that were not stored because they exceeded output.capture or the database did not store them in time.", "kind"),
-		JobOrphaned:          f.counter("forge_job_orphaned_total", "Running jobs found on dead nodes."),
-		JobRescued:           f.counter("forge_job_rescued_total", "Orphaned jobs made available again."),
-		JobDeadLetters:       f.counterVec("forge_job_dead_letters_total", "Jobs that used up their attempts, as recorded by the scheduler's leader.", "kind"),
-		JobSecondRounds:      f.counterVec("forge_job_second_rounds_total", "Second rounds of attempts that the scheduler's leader started for dead letters.", "kind"),
-
-		AssignmentOffers:   f.counter("forge_assignment_offers_total", "Jobs that this node, as the scheduler's leader, offered to nodes."),
-		AssignmentClaims:   f.counter("forge_assignment_claims_total", "Offered jobs that this node claimed."),
-		AssignmentRefused:  f.counter("forge_assignment_refused_total", "Offered jobs that this node could no longer claim."),
-		AssignmentWaiting:  f.gauge("forge_assignment_waiting", "Available jobs that no node could run at the last sweep of the scheduler's leader."),
-		AssignmentUnworked: f.gaugeVec("forge_assignment_unworked", "Available jobs whose kind has no worker on any live node, by kind; no series for other kinds or on other nodes.", "kind"),
-
-		NodeSlots:          f.gaugeVec("forge_node_slots", "Jobs that the node may run at once.", "node_id"),
-		NodeReady:          f.gauge(NodeReadyName, "1 while the node is ready, as /readyz reports: it has started, and its writes to the database succeed."),
-		LeaderRenewals:     f.counterVec("forge_leader_renewals_total", "Attempts of this node to renew the role's lease, by result: renewed, refused because the term has ended, or error.", "role", "node_id", "result"),
-		NodeHeartbeats:     f.counterVec("forge_node_heartbeats_total", "Heartbeats of the node, by result: success or failure.", "node_id", "result"),
-		NodeStarvedSeconds: f.counter("forge_node_starved_seconds_total", "Seconds that this node's process waited for a processor. Work is delayed by as much, and a wait longer than the lease causes failovers."),
-
-		ConfigReloadSuccess: f.gauge("forge_config_reload_success", "1 if this node applied its file when it last read it, 0 if it rejected the file and kept its previous configuration."),
-		ConfigReloads:       f.counterVec("forge_config_reloads_total", "Reloads of this node's file, by result: success or failure.", "result"),
-		ConfigReloadedAt:    f.gauge("forge_config_last_reload_success_timestamp_seconds", "When this node last applied its file, in Unix time."),
-	}
+	m := &Metrics{Registry: registry, Instance: rand.Text(), Began: time.Now(), Cluster: map[string]*prometheus.GaugeVec{}}
+	m.addLeader(f)
+	m.addCrons(f)
+	m.addJobs(f)
+	m.addAssignment(f)
+	m.addNode(f)
+	m.addConfig(f)
 	for _, g := range clusterGauges {
 		m.Cluster[g.name] = f.gaugeVec(g.name, g.help, g.labels...)
 	}
 	m.addCompactor(f)
+	f.gaugeVec("forge_build_info", "1, with the version of this binary.", "version").WithLabelValues(version).Set(1)
+	m.series = f.series
+	return m
+}
+
+func (m *Metrics) addLeader(f *factory) {
+	labels := []string{"role", "node_id"}
+	m.leads = newLeads(f)
+	m.LeaderElections = f.counterVec("forge_leader_elections_total", "Attempts of this node to acquire the role, by result: won, lost or error.", "role", "node_id", "result")
+	m.LeaderRenewals = f.counterVec("forge_leader_renewals_total", "Attempts of this node to renew the role's lease, by result: renewed, refused because the term has ended, or error.", "role", "node_id", "result")
+	m.LeaderFailovers = f.counterVec(LeaderFailoversName, "Times that this node acquired the role from another process.", labels...)
+	m.LeaderGapSeconds = f.histogramVec("forge_leader_gap_seconds", "Seconds without a leader before this node acquired the role.", labels...)
+	m.LeaderFencedWrites = f.counterVec("forge_leader_fenced_writes_total", "Writes of this node that the database refused because the node's term had ended.", labels...)
+}
+
+func (m *Metrics) addCrons(f *factory) {
+	m.CronRuns = f.counterVec("forge_cron_runs_total", "Ticks for which a job was inserted: fired on time or caught up.", "cron")
+	m.CronTicks = f.counterVec("forge_cron_ticks_total", "Due ticks that this node recorded in the ledger as the scheduler's leader, by verdict; not those that were triggered or backfilled by hand.", "cron", "verdict")
+	m.CronDelay = f.histogramVec("forge_cron_delay_seconds", "Seconds from a tick to the commit of its job.", "cron")
+	m.CronFailures = f.counterVec("forge_cron_failures_total", "Ticks whose job could not be inserted.", "cron")
+	m.CronMissed = f.counterVec("forge_cron_missed_total", "Ticks that were missed because no leader could fire them when they were due.", "cron")
+}
+
+func (m *Metrics) addJobs(f *factory) {
+	m.JobEnqueued = f.counterVec("forge_job_enqueued_total", "Jobs that this node inserted, and jobs inserted by commands that this node counted.", "kind")
+	m.JobStarted = f.counterVec("forge_job_started_total", "Attempts started by this node.", "kind")
+	m.JobFinished = f.counterVec("forge_job_finished_total", "Attempts finished by this node, by outcome. The scheduler's leader also counts the attempts of dead nodes, as lost.", "kind", "outcome")
+	m.JobDuration = f.histogramVec("forge_job_duration_seconds", "Seconds that an attempt ran.", "kind")
+	m.JobWait = f.histogramVec("forge_job_wait_seconds", "Seconds from the time at which a job was due to its start.", "kind")
+	m.JobRunning = f.gaugeVec("forge_job_running", "Jobs running on this node.", "kind")
+	m.CommandStartsWaiting = f.gauge("forge_command_starts_waiting", "Claimed commands that wait to be started on this node, which starts a few at a time.")
+	m.CommandStartSeconds = f.gauge("forge_command_start_seconds", "Seconds that starting a command takes on this node, smoothed; 0 before the first.")
+	m.JobOutputLines = f.counterVec("forge_job_output_lines_total", "Output lines that attempts on this node wrote.", "kind")
+	m.JobOutputDropped = f.counterVec("forge_job_output_dropped_lines_total", "Output lines that were not stored because they exceeded output.capture or the database did not store them in time.", "kind")
+	m.JobOrphaned = f.counter("forge_job_orphaned_total", "Running jobs found on dead nodes.")
+	m.JobRescued = f.counter("forge_job_rescued_total", "Orphaned jobs made available again.")
+	m.JobDeadLetters = f.counterVec("forge_job_dead_letters_total", "Jobs that used up their attempts, as recorded by the scheduler's leader.", "kind")
+	m.JobSecondRounds = f.counterVec("forge_job_second_rounds_total", "Second rounds of attempts that the scheduler's leader started for dead letters.", "kind")
+}
+
+func (m *Metrics) addAssignment(f *factory) {
+	m.AssignmentOffers = f.counter("forge_assignment_offers_total", "Jobs that this node, as the scheduler's leader, offered to nodes.")
+	m.AssignmentClaims = f.counter("forge_assignment_claims_total", "Offered jobs that this node claimed.")
+	m.AssignmentRefused = f.counter("forge_assignment_refused_total", "Offered jobs that this node could no longer claim.")
+	m.AssignmentWaiting = f.gauge("forge_assignment_waiting", "Available jobs that no node could run at the last sweep of the scheduler's leader.")
+	m.AssignmentUnworked = f.gaugeVec("forge_assignment_unworked", "Available jobs whose kind has no worker on any live node, by kind; no series for other kinds or on other nodes.", "kind")
+}
+
+func (m *Metrics) addNode(f *factory) {
+	m.NodeSlots = f.gaugeVec("forge_node_slots", "Jobs that the node may run at once.", "node_id")
+	m.NodeReady = f.gauge(NodeReadyName, "1 while the node is ready, as /readyz reports: it has started, and its writes to the database succeed.")
+	m.NodeHeartbeats = f.counterVec("forge_node_heartbeats_total", "Heartbeats of the node, by result: success or failure.", "node_id", "result")
+	m.NodeStarvedSeconds = f.counter("forge_node_starved_seconds_total", "Seconds that this node's process waited for a processor. Work is delayed by as much, and a wait longer than the lease causes failovers.")
+}
+
+func (m *Metrics) addConfig(f *factory) {
+	m.ConfigReloadSuccess = f.gauge("forge_config_reload_success", "1 if this node applied its file when it last read it, 0 if it rejected the file and kept its previous configuration.")
+	m.ConfigReloads = f.counterVec("forge_config_reloads_total", "Reloads of this node's file, by result: success or failure.", "result")
+	m.ConfigReloadedAt = f.gauge("forge_config_last_reload_success_timestamp_seconds", "When this node last applied its file, in Unix time.")
 	m.ConfigReloadSuccess.Set(1)
 	for _, result := range reloads {
 		m.ConfigReloads.WithLabelValues(result)
 	}
-	f.gaugeVec("forge_build_info", "1, with the version of this binary.", "version").WithLabelValues(version).Set(1)
-	m.series = f.series
-	return m
 }
 
 // Names of the series that the metrics aggregator's leader computes.
