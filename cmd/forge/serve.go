@@ -109,7 +109,7 @@ func (a *app) runNode(ctx context.Context, cfg *forge.Config, flags serveFlags, 
 		again.configPath = path // a missing file is then an error, not an empty configuration
 		opts = append(opts, forge.WithFile(path, func() (*forge.Config, error) { return again.loadFor(flags) }))
 	}
-	node, err := forge.New(cfg, opts...) //nolint:contextcheck // connects only in Run
+	node, err := forge.New(cfg, opts...)
 	if err != nil {
 		return databaseError(err)
 	}
