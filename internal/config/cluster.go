@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,19 +17,57 @@ import (
 // hexadecimal. References to secrets stand in it as they were written, and other
 // secrets are redacted: it is stored in the database, for every node to see.
 func (c *Config) ClusterSections() (canonical []byte, hash string, err error) {
-	shown := c.hide(nil) // by place, not by value: nodes may hold different values
-	slices.SortFunc(shown.Crons, func(a, b Cron) int { return cmp.Compare(a.Name, b.Name) })
-	canonical, err = json.Marshal(map[string]any{
-		"crons":  tree(reflect.ValueOf(shown.Crons)),
-		"jobs":   tree(reflect.ValueOf(shown.Jobs)),
-		"queues": tree(reflect.ValueOf(shown.Queues)),
-		"alerts": tree(reflect.ValueOf(shown.Alerts)),
-	})
-	if err != nil {
-		return nil, "", fmt.Errorf("encode the cluster's sections: %w", err)
+	rest := *c
+	rest.Crons = nil
+	shown := rest.hide(nil) // by place, not by value: nodes may hold different values
+	var text bytes.Buffer
+	for _, section := range []struct {
+		name  string
+		write func(*bytes.Buffer) error
+	}{
+		{"alerts", func(text *bytes.Buffer) error { return writeTree(text, reflect.ValueOf(shown.Alerts)) }},
+		{"crons", c.writeCrons},
+		{"jobs", func(text *bytes.Buffer) error { return writeTree(text, reflect.ValueOf(shown.Jobs)) }},
+		{"queues", func(text *bytes.Buffer) error { return writeTree(text, reflect.ValueOf(shown.Queues)) }},
+	} {
+		fmt.Fprintf(&text, ",%q:", section.name)
+		if err := section.write(&text); err != nil {
+			return nil, "", fmt.Errorf("encode the cluster's sections: %w", err)
+		}
 	}
+	text.WriteByte('}')
+	canonical = text.Bytes()
+	canonical[0] = '{'
 	sum := sha256.Sum256(canonical)
 	return canonical, hex.EncodeToString(sum[:]), nil
+}
+
+// writeCrons writes the crons by name, one after another: there may be a million.
+func (c *Config) writeCrons(text *bytes.Buffer) error {
+	order := make([]int, len(c.Crons))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(c.Crons[a].Name, c.Crons[b].Name) })
+	change := c.hideText(nil)
+	text.WriteByte('[')
+	for n, i := range order {
+		if n > 0 {
+			text.WriteByte(',')
+		}
+		shown := rewrite(reflect.ValueOf(&c.Crons[i]).Elem(), element("crons", i), change)
+		if err := writeTree(text, shown); err != nil {
+			return err
+		}
+	}
+	text.WriteByte(']')
+	return nil
+}
+
+func writeTree(text *bytes.Buffer, v reflect.Value) error {
+	body, err := json.Marshal(tree(v))
+	text.Write(body)
+	return err
 }
 
 // HasClusterSections says whether the configuration has any cron, job, queue or

@@ -18,10 +18,7 @@ func (l *loader) tree(tree map[string]any) {
 
 // table fills a struct.
 func (l *loader) table(path string, target reflect.Value, table map[string]any) {
-	fields := map[string]field{}
-	for _, f := range fieldsOf(target.Type()) {
-		fields[f.name] = f
-	}
+	fields := tableOf(target.Type())
 	for _, name := range slices.Sorted(maps.Keys(table)) {
 		here := join(path, name)
 		f, ok := fields[name]
@@ -35,7 +32,7 @@ func (l *loader) table(path string, target reflect.Value, table map[string]any) 
 
 // set puts one value into a field of a struct, an element or a map.
 func (l *loader) set(path string, target reflect.Value, f field, value any) {
-	if !l.has(path) {
+	if ofFile := l.isPart && strings.HasPrefix(path, "crons["); !ofFile && !l.has(path) {
 		l.given[path] = ""
 	}
 	switch pointer := target.Addr().Interface().(type) {

@@ -35,6 +35,8 @@ var includedSections = []string{"crons", "jobs"}
 // include reads the files that the configuration includes and adds their crons and jobs.
 // It reports whether all could be decoded.
 func (l *loader) include() bool {
+	l.crons = len(l.cfg.Crons)
+	defer l.joinCrons()
 	read, whole := map[string]bool{}, true
 	bytes := int64(0)
 	for i, pattern := range l.cfg.Include {
@@ -70,6 +72,18 @@ func (l *loader) include() bool {
 		}
 	}
 	return whole
+}
+
+// joinCrons adds the crons of the included files to the configuration, in one allocation.
+func (l *loader) joinCrons() {
+	if l.crons == len(l.cfg.Crons) {
+		return
+	}
+	all := append(make([]Cron, 0, l.crons), l.cfg.Crons...)
+	for _, file := range l.included {
+		all, file.list = append(all, file.list...), nil
+	}
+	l.cfg.Crons = all
 }
 
 // checkPattern checks a pattern by itself.
@@ -196,7 +210,7 @@ func (l *loader) includeFile(path, file string) (string, bool) {
 		part.permissions(mode)
 		l.directoryPermissions(part, file)
 	}
-	l.merge(part)
+	l.merge(part, tree)
 	return part.ix.text, ok
 }
 
@@ -226,14 +240,13 @@ func (l *loader) readIncluded(file string) ([]byte, fs.FileMode, error) {
 	if err != nil {
 		return nil, 0, withoutPath(err)
 	}
-	dir, err := filepath.EvalSymlinks(filepath.Join(".", l.dir))
-	if filepath.IsAbs(l.dir) {
-		dir, err = filepath.EvalSymlinks(l.dir)
+	if l.root == "" {
+		if l.root, err = filepath.EvalSymlinks(under(".", l.dir)); err != nil {
+			return nil, 0, withoutPath(err)
+		}
 	}
 	switch {
-	case err != nil:
-		return nil, 0, withoutPath(err)
-	case !inside(dir, target):
+	case !inside(l.root, target):
 		return nil, 0, fmt.Errorf("a link that leads out of the directory of %s", filepath.Base(l.name))
 	case sameFile(target, l.path):
 		return nil, 0, errors.New("the configuration includes itself")
@@ -305,7 +318,7 @@ func IncludedDirs(path string, patterns []string) []string {
 // part returns a loader of an included file, whose problems have paths in that file.
 func (l *loader) part(file string) *loader {
 	return &loader{
-		name: file, dir: l.dir, env: l.env, now: l.now, cfg: &Config{}, ix: newIndex(""),
+		name: file, dir: l.dir, env: l.env, now: l.now, cfg: &Config{}, ix: newIndex(""), isPart: true,
 		given: map[string]string{}, broken: map[string]bool{}, aliases: map[string]string{}, schemas: l.schemas,
 	}
 }
@@ -322,10 +335,10 @@ func (l *loader) refuseSections(tree map[string]any) {
 }
 
 // merge adds what an included file defines.
-func (l *loader) merge(part *loader) {
-	file := newSource(part, len(l.cfg.Crons))
+func (l *loader) merge(part *loader, tree map[string]any) {
+	file := newSource(part, tree, l.crons)
 	l.report.Problems = append(l.report.Problems, part.report.Problems...)
-	l.cfg.Crons = append(l.cfg.Crons, part.cfg.Crons...)
+	l.crons += file.crons
 	l.included = append(l.included, file)
 	for path := range part.broken {
 		l.broken[file.global(path)] = true

@@ -131,6 +131,12 @@ func TestIncludedFiles(t *testing.T) {
 			}, 0,
 			[]string{`crons.d/b.toml:4:7: crons[0].job: unknown job (got "tidi"); want "tidy"`},
 		},
+		{
+			"a job beside a cron", func(f folder) {
+				f.put("crons.d/b.toml", "# more\n"+includedCron("bb")+"[jobs.more]\nkind = \"sql\"\nstatement = \"select 1\"\nqueue = \"a b\"\n")
+			}, 0,
+			[]string{`crons.d/b.toml:9:9: jobs.more.queue: not a queue name (got "a b"); want 1 to 64 lower-case letters and digits, with single _ or - between them`},
+		},
 		{"commands that anyone may write", func(f folder) {
 			f.put("crons.d/b.toml", shell)
 			f.mode("crons.d/b.toml", 0o666)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -63,9 +64,7 @@ func TestInclude(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			files := map[string]string{"forge.toml": includeAll}
-			for name, text := range test.files {
-				files[name] = text
-			}
+			maps.Copy(files, test.files)
 			cfg, lines := loadTree(t, files)
 			if diff := cmp.Diff(test.want, lines); diff != "" {
 				t.Errorf("report (-want +got):\n%s", diff)

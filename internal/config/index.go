@@ -20,7 +20,8 @@ type index struct {
 }
 
 func newIndex(text string) *index {
-	ix := &index{places: map[string]place{}, lines: []int{0}, text: text}
+	lines := strings.Count(text, "\n") + 1
+	ix := &index{places: make(map[string]place, lines), lines: make([]int, 1, lines), text: text}
 	for i := range len(text) {
 		if text[i] == '\n' {
 			ix.lines = append(ix.lines, i+1)

@@ -35,10 +35,13 @@ type loader struct {
 	report  Report
 
 	path   string // of the file itself; empty where there is none
+	isPart bool   // the file is included: a source keeps what its crons give
 	limits limits
 	// included are the included files in the order of their crons, and jobFiles those of
 	// their jobs by path.
 	included []*source
+	crons    int    // of all files that were read
+	root     string // dir without links, once a file was included
 	jobFiles map[string]*source
 	// directories are those of included files whose modes were checked.
 	directories map[string]bool
@@ -81,6 +84,9 @@ func (l *loader) add(path string, atKey bool, p Problem) {
 
 // written returns the path as it stands in the file.
 func (l *loader) written(path string) string {
+	if !strings.HasPrefix(path, "jobs.") {
+		return path // only jobs have aliases
+	}
 	for up := path; up != ""; up = parent(up) {
 		if cron, ok := l.aliases[up]; ok {
 			rest := path[len(up):]
@@ -118,11 +124,7 @@ func (l *loader) has(path string) bool {
 		return true
 	}
 	file, local := l.file(path)
-	if file == nil {
-		return false
-	}
-	_, given := file.find(local)
-	return given
+	return file != nil && file.has(local)
 }
 
 // at reports an error of the text itself.

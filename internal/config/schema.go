@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // field is a key of a table, as the struct tags describe it.
@@ -17,9 +18,34 @@ type field struct {
 // refs says whether the field's strings may hold references to secrets.
 func (f field) refs() bool { return f.tag.Get("refs") != "" }
 
+// knownFields and knownTables keep the results of fieldsOf and tableOf: a million crons are a
+// million structs of one type.
+var knownFields, knownTables sync.Map
+
 // fieldsOf lists the keys of a struct; those of an embedded struct count as its
-// own.
+// own. The caller must not change the result.
 func fieldsOf(t reflect.Type) []field {
+	if known, ok := knownFields.Load(t); ok {
+		return known.([]field) //nolint:forcetypeassert // nothing else is stored
+	}
+	known, _ := knownFields.LoadOrStore(t, findFields(t))
+	return known.([]field) //nolint:forcetypeassert // nothing else is stored
+}
+
+// tableOf returns fieldsOf by name. The caller must not change the result.
+func tableOf(t reflect.Type) map[string]field {
+	if known, ok := knownTables.Load(t); ok {
+		return known.(map[string]field) //nolint:forcetypeassert // nothing else is stored
+	}
+	fields := map[string]field{}
+	for _, f := range fieldsOf(t) {
+		fields[f.name] = f
+	}
+	known, _ := knownTables.LoadOrStore(t, fields)
+	return known.(map[string]field) //nolint:forcetypeassert // nothing else is stored
+}
+
+func findFields(t reflect.Type) []field {
 	var fields []field
 	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("toml"), ",")

@@ -247,7 +247,17 @@ func hideArgs(args map[string]any) {
 // hide is Redacted for the given values; where a reference stood is known
 // without them.
 func (c *Config) hide(values []string) *Config {
-	change := func(path, text string) string {
+	copied := rewrite(reflect.ValueOf(*c), "", c.hideText(values)).Interface().(Config) //nolint:forcetypeassert // rewrite keeps the type
+	for name, job := range copied.Jobs {
+		job.Command = redact.Words(job.Command)
+		copied.Jobs[name] = job
+	}
+	return &copied
+}
+
+// hideText returns what hide makes of the text at a path.
+func (c *Config) hideText(values []string) func(path, text string) string {
+	return func(path, text string) string {
 		if known, ok := c.secrets.references[path]; ok && known.value == text {
 			return known.text
 		}
@@ -261,12 +271,6 @@ func (c *Config) hide(values []string) *Config {
 		}
 		return redactByKey(path, text)
 	}
-	copied := rewrite(reflect.ValueOf(*c), "", change).Interface().(Config) //nolint:forcetypeassert // rewrite keeps the type
-	for name, job := range copied.Jobs {
-		job.Command = redact.Words(job.Command)
-		copied.Jobs[name] = job
-	}
-	return &copied
 }
 
 // redactByKey hides what the key of a text says is a secret. Passwords in URLs

@@ -6,6 +6,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -17,6 +18,10 @@ type source struct {
 	name, text string
 	// first is the index in Config.Crons of its first cron, crons how many it has.
 	first, crons int
+	// list holds its crons until they are in Config.Crons.
+	list []Cron
+	// keys are the keys of each cron, a bit for each.
+	keys []uint64
 	// begins are the offsets of [[crons]]; nil if the file writes them in another way.
 	begins []int
 	// whole is the index of the text, once it was needed.
@@ -26,8 +31,11 @@ type source struct {
 	at      int
 }
 
-func newSource(part *loader, first int) *source {
-	s := &source{name: part.name, text: part.ix.text, first: first, crons: len(part.cfg.Crons), at: -1}
+// newSource returns the source of a loaded file with the given tree.
+func newSource(part *loader, tree map[string]any, first int) *source {
+	list := part.cfg.Crons
+	s := &source{name: part.name, text: part.ix.text, first: first, crons: len(list), list: list, at: -1}
+	s.keys = keysOf(tree["crons"], len(list))
 	for i := range s.crons {
 		place, ok := part.ix.places[element("crons", i)]
 		begin := -1
@@ -41,6 +49,41 @@ func newSource(part *loader, first int) *source {
 		s.begins = append(s.begins, begin)
 	}
 	return s
+}
+
+// cronKeys are the positions of a cron's keys in source.keys.
+var cronKeys = sync.OnceValue(func() map[string]int {
+	positions := map[string]int{}
+	for i, name := range fieldNames(reflect.TypeFor[Cron]()) {
+		positions[name] = i
+	}
+	return positions
+})
+
+// keysOf returns the keys of each cron of a file.
+func keysOf(list any, crons int) []uint64 {
+	items, _ := asList(list)
+	keys := make([]uint64, crons)
+	for i, item := range items[:min(crons, len(items))] {
+		table, _ := item.(map[string]any)
+		for name := range table {
+			if n, ok := cronKeys()[name]; ok {
+				keys[i] |= 1 << n
+			}
+		}
+	}
+	return keys
+}
+
+// has says whether a path stands in the text.
+func (s *source) has(path string) bool {
+	if i, rest, ok := cutCron(path); ok && i < len(s.keys) {
+		if n, ok := cronKeys()[strings.TrimPrefix(rest, ".")]; ok {
+			return s.keys[i]&(1<<n) != 0
+		}
+	}
+	_, exact := s.find(path)
+	return exact
 }
 
 // global returns the path in the whole configuration.
@@ -69,10 +112,15 @@ func cutCron(path string) (i int, rest string, ok bool) {
 // find returns the place of a path in the text; exact says whether it stands there
 // itself, and not only something around it.
 func (s *source) find(path string) (at place, exact bool) {
-	ix, offset := s.index(), 0
+	var (
+		ix     *index
+		offset int
+	)
 	if i, rest, ok := cutCron(path); ok && i < len(s.begins) {
 		ix, offset = s.cron(i), s.begins[i]
 		path = element("crons", 0) + rest
+	} else {
+		ix = s.index()
 	}
 	_, exact = ix.places[path]
 	at, _ = ix.find(path)
@@ -81,9 +129,6 @@ func (s *source) find(path string) (at place, exact bool) {
 
 // index returns the index of the whole text.
 func (s *source) index() *index {
-	if s.begins != nil {
-		return newIndex("")
-	}
 	if s.whole == nil {
 		s.whole, _, _ = scan(s.text) // it was scanned without an error before
 	}
@@ -154,8 +199,7 @@ func (l *loader) spot(path string) (found spot, ok bool) {
 func (l *loader) stands(path string) bool {
 	path = l.written(path)
 	if file, local := l.file(path); file != nil {
-		_, exact := file.find(local)
-		return exact
+		return file.has(local)
 	}
 	_, given := l.given[path]
 	_, placed := l.ix.places[path]

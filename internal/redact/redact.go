@@ -46,6 +46,9 @@ func Address(text string) string {
 
 // PasswordInURL hides the passwords of URLs in a text.
 func PasswordInURL(text string) string {
+	if !strings.Contains(text, "@") {
+		return text
+	}
 	return passwordInURL.ReplaceAllString(text, "${1}"+Mark+"@")
 }
 
