@@ -90,7 +90,12 @@ SELECT wanted.name FROM unnest($1::text[]) AS wanted (name)
 WHERE NOT EXISTS (SELECT FROM forge_crons AS c WHERE c.name = wanted.name)
 ORDER BY wanted.name`
 
-// In the order of names, as the leader locks them.
+// In the order of names, as the leader locks them. Nothing is read: there may be a million.
+const lockOnlySQL = `
+SELECT count(*) FROM (
+    SELECT FROM forge_crons AS c WHERE c.name = ANY($1) ORDER BY c.name FOR NO KEY UPDATE
+) AS locked`
+
 const lockCronsSQL = `
 SELECT ` + cronColumns + `
 FROM forge_crons AS c
@@ -259,12 +264,33 @@ func (s *Store) applyCrons(ctx context.Context, wanted map[string]Spec, outcome 
 	if len(touched) == 0 {
 		return nil
 	}
-	found, now, err := s.lockCrons(ctx, touched)
+	// The clock is read after no leader can record their ticks any more.
+	if err := postgres.Exec(ctx, s.db, "lock crons", lockOnlySQL, touched); err != nil {
+		return err
+	}
+	now, err := s.Now(ctx)
 	if err != nil {
 		return err
 	}
-	rows := make([]Cron, 0, len(touched))
-	for _, name := range touched {
+	for page := range slices.Chunk(touched, pageSize) {
+		if err := s.applyPage(ctx, page, wanted, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pageSize is how many crons one statement changes.
+const pageSize = 5000
+
+// applyPage changes some crons, which are locked.
+func (s *Store) applyPage(ctx context.Context, names []string, wanted map[string]Spec, now time.Time) error {
+	found, err := s.lockedCrons(ctx, names)
+	if err != nil {
+		return err
+	}
+	rows := make([]Cron, 0, len(names))
+	for _, name := range names {
 		old, exists := found[name]
 		spec, stays := wanted[name]
 		var row Cron
@@ -322,16 +348,25 @@ func (s *Store) compare(ctx context.Context, wanted map[string]Spec) (outcome Ou
 // lockCrons locks the existing rows and returns them with the database's clock,
 // read after no leader can record their ticks any more.
 func (s *Store) lockCrons(ctx context.Context, names []string) (map[string]Cron, time.Time, error) {
+	found, err := s.lockedCrons(ctx, names)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	now, err := s.Now(ctx)
+	return found, now, err
+}
+
+// lockedCrons locks the existing rows and returns them.
+func (s *Store) lockedCrons(ctx context.Context, names []string) (map[string]Cron, error) {
 	crons, err := postgres.Collect(ctx, s.db, scanCron, lockCronsSQL, names)
 	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("lock crons: %w", err)
+		return nil, fmt.Errorf("lock crons: %w", err)
 	}
 	found := make(map[string]Cron, len(crons))
 	for _, cron := range crons {
 		found[cron.Name] = cron
 	}
-	now, err := s.Now(ctx)
-	return found, now, err
+	return found, nil
 }
 
 func (s *Store) upsert(ctx context.Context, crons []Cron, now time.Time) error {
