@@ -2,10 +2,10 @@ package forge
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -64,12 +64,12 @@ func computeRuns(ctx context.Context, pool *pgxpool.Pool, cfg *Config, ahead tim
 	if err != nil {
 		return err
 	}
-	planner, err := cronstore.New(pool).Planner(ctx)
+	planner, err := cronstore.New(pool).Planner(ctx, specs)
 	if err != nil {
 		return err
 	}
-	p.From, p.Until = planner.Now(), planner.Now().Add(ahead)
-	if p.Runs, err = planner.Runs(specs, ahead, shownRuns); err != nil {
+	p.From, p.Until, p.Uncompared = planner.Now(), planner.Now().Add(ahead), planner.Uncompared()
+	if p.Runs, err = planner.Runs(ahead, shownRuns); err != nil {
 		return fmt.Errorf("compute the runs: %w", err)
 	}
 	return nil
@@ -77,6 +77,9 @@ func computeRuns(ctx context.Context, pool *pgxpool.Pool, cfg *Config, ahead tim
 
 // renames pairs each removed cron with an added one that is otherwise the same.
 func renames(crons config.SectionDiff, before, after []byte) ([]Rename, error) {
+	if len(crons.Removed) == 0 || len(crons.Added) == 0 {
+		return nil, nil
+	}
 	old, err := config.Section(before, "crons")
 	if err != nil {
 		return nil, err
@@ -85,15 +88,23 @@ func renames(crons config.SectionDiff, before, after []byte) ([]Rename, error) {
 	if err != nil {
 		return nil, err
 	}
+	added := map[string][]string{} // names by what else the cron is
+	for _, to := range crons.Added {
+		same, err := json.Marshal(withoutName(edited[to]))
+		if err != nil {
+			return nil, err
+		}
+		added[string(same)] = append(added[string(same)], to)
+	}
 	var found []Rename
-	taken := map[string]bool{}
 	for _, from := range crons.Removed {
-		for _, to := range crons.Added {
-			if !taken[to] && reflect.DeepEqual(withoutName(old[from]), withoutName(edited[to])) {
-				found = append(found, Rename{From: from, To: to})
-				taken[to] = true
-				break
-			}
+		same, err := json.Marshal(withoutName(old[from]))
+		if err != nil {
+			return nil, err
+		}
+		if names := added[string(same)]; len(names) > 0 {
+			found = append(found, Rename{From: from, To: names[0]})
+			added[string(same)] = names[1:]
 		}
 	}
 	return found, nil

@@ -88,8 +88,11 @@ func (a *app) filePath() string {
 }
 
 func (a *app) confirmApply(review forge.Review) error {
-	for _, name := range review.Removed {
+	for _, name := range review.Removed[:min(len(review.Removed), shownChanges)] {
 		a.note("would remove " + name)
+	}
+	if more := len(review.Removed) - shownChanges; more > 0 {
+		a.note(fmt.Sprintf("would remove %d more", more))
 	}
 	return a.confirm(fmt.Sprintf("Apply this file although %s?", review),
 		"use --yes to confirm; forge plan shows all changes")
@@ -107,9 +110,10 @@ func (a *app) showOutcome(outcome cronstore.Outcome) error {
 		what  string
 		names []string
 	}{{"added", outcome.Added}, {"changed", outcome.Changed}, {"removed", outcome.Removed}} {
-		for _, name := range change.names {
+		for _, name := range change.names[:min(len(change.names), shownChanges)] {
 			a.printf("%-8s %s\n", change.what, name)
 		}
+		a.moreChanges(fmt.Sprintf("%-8s ", change.what), len(change.names)-shownChanges, "")
 	}
 	a.printf("configuration %s is in force\n", outcome.InForce)
 	return nil

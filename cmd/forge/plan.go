@@ -67,10 +67,11 @@ func (a *app) showPlan(plan forge.Plan) error {
 	for _, section := range planSections(plan.Changes) {
 		a.planSection(section, plan.Changes[section])
 	}
-	for _, rename := range plan.Renamed {
+	for _, rename := range plan.Renamed[:min(len(plan.Renamed), shownChanges)] {
 		a.printf("\n%s -> %s is a rename, which removes one cron and adds another: %[1]s keeps its history, and %[2]s starts from now.\n",
 			rename.From, rename.To)
 	}
+	a.moreChanges("\n", len(plan.Renamed)-shownChanges, "renames")
 	a.planRuns(plan)
 	return nil
 }
@@ -107,17 +108,31 @@ func (a *app) planSection(name string, diff config.SectionDiff) {
 	}
 	a.printf("\n%s: %d to add, %d to change, %d to remove, %d unchanged\n",
 		name, len(diff.Added), len(diff.Changed), len(diff.Removed), diff.Unchanged)
-	for _, added := range diff.Added {
-		a.printf("  + %s\n", added)
-	}
-	for _, changed := range diff.Changed {
+	a.planNames("+", diff.Added)
+	for _, changed := range diff.Changed[:min(len(diff.Changed), shownChanges)] {
 		a.printf("  ~ %s\n", changed.Name)
 		for _, field := range changed.Fields {
 			a.printf("      %s: %s -> %s\n", field.Key, planValue(field.From), planValue(field.To))
 		}
 	}
-	for _, removed := range diff.Removed {
-		a.printf("  - %s\n", removed)
+	a.moreChanges("  ~ ", len(diff.Changed)-shownChanges, "changed")
+	a.planNames("-", diff.Removed)
+}
+
+// shownChanges bounds the changes of one sort that commands list as text.
+const shownChanges = 100
+
+func (a *app) planNames(sign string, names []string) {
+	for _, name := range names[:min(len(names), shownChanges)] {
+		a.printf("  %s %s\n", sign, name)
+	}
+	a.moreChanges("  "+sign+" ", len(names)-shownChanges, "")
+}
+
+// moreChanges says how many changes are not listed.
+func (a *app) moreChanges(prefix string, more int, what string) {
+	if more > 0 {
+		a.printf("%s%s\n", prefix, strings.TrimSpace("and "+humanize.Comma(int64(more))+" more "+what))
 	}
 }
 
@@ -142,17 +157,18 @@ func planValue(value any) string {
 
 func (a *app) planRuns(plan forge.Plan) {
 	days := int(plan.Until.Sub(plan.From).Hours() / 24)
-	if len(plan.Runs) == 0 {
+	if len(plan.Runs) == 0 && plan.Uncompared == 0 {
 		a.printf("\nNo run of the next %d days appears or vanishes.\n", days)
 		return
 	}
 	a.printf("\nruns of the next %d days:\n", days)
-	for _, change := range plan.Runs {
+	for _, change := range plan.Runs[:min(len(plan.Runs), shownChanges)] {
 		a.printf("  %s: %s appear, %s vanish%s\n", change.Cron,
 			humanize.Comma(int64(change.Appear)), humanize.Comma(int64(change.Vanish)), planHorizon(change, plan.Until))
 		a.planInstants("+", change.FirstAppearing, change.Appear)
 		a.planInstants("-", change.FirstVanishing, change.Vanish)
 	}
+	a.moreChanges("  ", max(0, len(plan.Runs)-shownChanges)+plan.Uncompared, "crons")
 }
 
 // planHorizon describes where counting stopped if there were too many runs to count them all.

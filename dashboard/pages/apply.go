@@ -103,7 +103,7 @@ func (s *Pages) loadApply(ctx context.Context, req *request) (body, error) {
 	for _, change := range plan.Runs[:min(len(plan.Runs), shownChanges)] {
 		b.Runs = append(b.Runs, runRow{change.Cron, CronPath(change.Cron), format.Number(int64(change.Appear)), format.Number(int64(change.Vanish))})
 	}
-	b.HiddenRuns = len(plan.Runs) - len(b.Runs)
+	b.HiddenRuns = len(plan.Runs) - len(b.Runs) + plan.Uncompared
 	b.Refused = refusesApply(plan, facts.nodes)
 	b.Applies = b.Refused == "" && req.may(route.Admin)
 	return &b, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"time"
 
@@ -16,7 +15,10 @@ import (
 const definedCronsSQL = `
 SELECT ` + cronColumns + `
 FROM forge_crons AS c
-ORDER BY c.name`
+WHERE c.name = ANY($1)`
+
+// maxPlanned bounds the changed crons whose runs a plan compares.
+const maxPlanned = 1000
 
 // maxWalked bounds the ticks of one cron that a plan evaluates: nearly two years of a cron
 // that fires each minute, eleven days of one that fires each second.
@@ -54,6 +56,9 @@ type Plan struct {
 	From    time.Time   `json:"from"`
 	Until   time.Time   `json:"until"`
 	Runs    []RunChange `json:"runs"`
+	// Uncompared is the number of changed crons beyond the first ones, whose runs were not
+	// compared.
+	Uncompared int `json:"uncompared,omitempty"`
 }
 
 // Rename is a pair of a removed cron and the cron that replaces it.
@@ -64,18 +69,30 @@ type Rename struct {
 
 // Planner predicts what applying crons would change. It only reads.
 type Planner struct {
-	now   time.Time
-	crons map[string]Cron
+	now    time.Time
+	wanted map[string]Spec
+	// changed are the names of changed crons, in order, and crons the current rows of these.
+	changed []string
+	crons   map[string]Cron
+	// uncompared is the number of other changed crons.
+	uncompared int
 }
 
-// Planner reads the current crons and the database's clock.
-func (s *Store) Planner(ctx context.Context) (*Planner, error) {
-	p := &Planner{crons: map[string]Cron{}}
-	var err error
+// Planner compares the crons of a file with the current ones, and reads the database's clock.
+func (s *Store) Planner(ctx context.Context, wanted map[string]Spec) (*Planner, error) {
+	outcome, _, err := s.compare(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	p := &Planner{wanted: wanted, crons: map[string]Cron{}}
+	p.changed = slices.Sorted(slices.Values(slices.Concat(outcome.Added, outcome.Changed, outcome.Removed)))
+	if more := len(p.changed) - maxPlanned; more > 0 {
+		p.changed, p.uncompared = p.changed[:maxPlanned], more
+	}
 	if p.now, err = s.Now(ctx); err != nil {
 		return nil, err
 	}
-	crons, err := postgres.Collect(ctx, s.db, scanCron, definedCronsSQL)
+	crons, err := postgres.Collect(ctx, s.db, scanCron, definedCronsSQL, p.changed)
 	if err != nil {
 		return nil, fmt.Errorf("read the defined crons: %w", err)
 	}
@@ -88,17 +105,16 @@ func (s *Store) Planner(ctx context.Context) (*Planner, error) {
 // Now returns the instant at which the plan starts.
 func (p *Planner) Now() time.Time { return p.now }
 
-// Runs returns the crons whose runs within ahead would change if the crons of a
+// Uncompared returns the number of changed crons that Runs leaves out.
+func (p *Planner) Uncompared() int { return p.uncompared }
+
+// Runs returns the crons whose runs within ahead would change if the crons of the
 // file were put in force now, by name, each with at most keep of the first runs
 // that appear and vanish. Skipped ticks are no runs.
-func (p *Planner) Runs(wanted map[string]Spec, ahead time.Duration, keep int) ([]RunChange, error) {
-	names := maps.Clone(wanted)
-	for name := range p.crons {
-		names[name] = wanted[name]
-	}
+func (p *Planner) Runs(ahead time.Duration, keep int) ([]RunChange, error) {
 	changes := []RunChange{}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		now, then, err := p.timelines(name, wanted)
+	for _, name := range p.changed {
+		now, then, err := p.timelines(name)
 		if err != nil {
 			return nil, err
 		}
@@ -111,9 +127,9 @@ func (p *Planner) Runs(wanted map[string]Spec, ahead time.Duration, keep int) ([
 
 // timelines returns a cron's current and future timelines; nil if it is not
 // configured or nothing changes.
-func (p *Planner) timelines(name string, wanted map[string]Spec) (now, then *Timeline, err error) {
+func (p *Planner) timelines(name string) (now, then *Timeline, err error) {
 	old, exists := p.crons[name]
-	spec, stays := wanted[name]
+	spec, stays := p.wanted[name]
 	configured := exists && old.RemovedAt.IsZero()
 	if configured && stays && (old.SpecHash == specHash(spec) || old.Spec.sameTiming(spec)) {
 		return nil, nil, nil // Apply would not change the timing

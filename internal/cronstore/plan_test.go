@@ -1,6 +1,7 @@
 package cronstore_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -14,11 +15,11 @@ const aDay = 24 * time.Hour
 
 func foresee(t *testing.T, pool *pgxpool.Pool, crons map[string]cronstore.Spec, ahead time.Duration) map[string]cronstore.RunChange {
 	t.Helper()
-	planner, err := cronstore.New(pool).Planner(t.Context())
+	planner, err := cronstore.New(pool).Planner(t.Context(), crons)
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes, err := planner.Runs(crons, ahead, 2)
+	changes, err := planner.Runs(ahead, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,5 +96,23 @@ func TestPlannerBoundsEvaluatedTicks(t *testing.T) {
 	change := foresee(t, pool, map[string]cronstore.Spec{"second": spec("@every 1s")}, 366*aDay)["second"]
 	if change.Appear != 1_000_000 || change.Until.After(time.Now().Add(13*aDay)) {
 		t.Errorf("%d runs until %s", change.Appear, change.Until)
+	}
+}
+
+// A plan compares the runs of a bounded number of crons, and counts the others.
+func TestPlannerBoundsCrons(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	crons := map[string]cronstore.Spec{}
+	for i := range 1003 {
+		crons[fmt.Sprintf("cron-%04d", i)] = spec("@daily")
+	}
+	planner, err := cronstore.New(pool).Planner(t.Context(), crons)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes, err := planner.Runs(aDay, 0)
+	if err != nil || len(changes) != 1000 || changes[999].Cron != "cron-0999" || planner.Uncompared() != 3 {
+		t.Errorf("%d crons, %d uncompared, %v", len(changes), planner.Uncompared(), err)
 	}
 }
