@@ -40,10 +40,11 @@ func TestApplyInPages(t *testing.T) {
 		t.Errorf("%d crons", n)
 	}
 	for i := range many {
-		switch name := fmt.Sprintf("cron-%05d", i); {
-		case i%3 == 0:
+		name := fmt.Sprintf("cron-%05d", i)
+		switch i % 3 {
+		case 0:
 			delete(crons, name)
-		case i%3 == 1:
+		case 1:
 			crons[name] = spec("@hourly")
 		}
 	}
