@@ -33,6 +33,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/internal/queues"
 	"github.com/forge-scheduler/forge/jobs"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
@@ -202,6 +203,7 @@ func (n *Node) source() cluster.Source {
 		Jobs:       explainedJobs{jobStore, assign.NewExplainer(n.pool, assign.Rules{Strategy: n.cfg.Scheduler.Assignment, Policy: n.policy()})},
 		Counts:     jobStore,
 		Queues:     jobStore,
+		Reports:    queues.New(n.pool),
 		Dead:       jobStore,
 		Events:     eventstore.New(n.pool),
 		Activity:   activity.New(n.pool),

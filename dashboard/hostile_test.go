@@ -51,7 +51,7 @@ func TestHostileTextStaysText(t *testing.T) {
 		t.Errorf("the output is %q", output)
 	}
 	h = handlerOf(dashboardtest.Hostile()) // a cluster without counts
-	for _, path := range []string{"/", "/leaders", "/nodes", "/nodes/" + dashboardtest.AttackName, "/crons", "/crons/" + dashboardtest.AttackName, "/jobs", "/jobs/42", "/queues", "/alerts", "/storage", "/activity", "/activity?text=" + query, "/dead", "/dead/" + dashboardtest.DeadGroup, "/settings", "/enqueue?kind=" + query} {
+	for _, path := range []string{"/", "/leaders", "/nodes", "/nodes/" + dashboardtest.AttackName, "/crons", "/crons/" + dashboardtest.AttackName, "/jobs", "/jobs/42", "/queues", "/queues/bulk", "/alerts", "/storage", "/activity", "/activity?text=" + query, "/dead", "/dead/" + dashboardtest.DeadGroup, "/settings", "/enqueue?kind=" + query} {
 		if w := get(t, h, path); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "&lt;script&gt;alert(1)") {
 			t.Errorf("%s: status %d, and the attack is not among what it shows", path, w.Code)
 		}

@@ -47,7 +47,7 @@ func TestQueuesPage(t *testing.T) {
 	c := dashboardtest.New()
 	h := handlerOf(c)
 	page := get(t, h, "/queues").Body.String()
-	for _, want := range []string{`action="/queues/bulk/resume"`, `action="/queues/default/pause"`, `href="/jobs?queue=bulk"`, "paused</span>", "Limits of the whole cluster", ">dump<"} {
+	for _, want := range []string{`action="/queues/bulk/resume"`, `action="/queues/default/pause"`, `href="/queues/bulk"`, `href="/jobs?queue=bulk&amp;state=available"`, "paused</span>", "Limits of the whole cluster", ">dump<"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}

@@ -193,7 +193,7 @@ func TestRefusedPagesLeadToLogin(t *testing.T) {
 	}
 	for path, next := range map[string]string{ // the page of the form, not the form's address
 		"/crons/backup/pause":      "%2Fcrons%2Fbackup",
-		"/queues/default/pause":    "%2Fqueues",
+		"/queues/default/pause":    "%2Fqueues%2Fdefault",
 		"/jobs/42/cancel":          "%2Fjobs%2F42%2Fcancel",
 		"/alerts/quiet/unsilence":  "%2Falerts",
 		"/crons/a%2Fb%3Fc/pause":   "%2Fcrons%2Fa%252Fb%253Fc",

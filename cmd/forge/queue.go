@@ -16,7 +16,7 @@ import (
 
 func (a *app) queueCommand() *cobra.Command {
 	return group("queue", "Show queues, their waiting jobs and their limits, and pause them",
-		a.watchable(a.queueListCommand()), a.watchable(a.queueLimitsCommand()), a.queuePauseCommand(), a.queueResumeCommand())
+		a.watchable(a.queueListCommand()), a.watchable(a.queueShowCommand()), a.watchable(a.queueLimitsCommand()), a.queuePauseCommand(), a.queueResumeCommand())
 }
 
 func (a *app) queueListCommand() *cobra.Command {

@@ -47,7 +47,7 @@ func TestCommandsWithoutPrimary(t *testing.T) {
 	primary.Stop(devcluster.StopImmediate)
 	for _, line := range []string{
 		"leader status", "leader history", "node list", "cron list", "cron show nightly", "cron history nightly", "cron next nightly",
-		"job list", "job show 1", "job explain 1", "job logs 1", "queue list", "alerts list", "alerts history", "events", "audit",
+		"job list", "job show 1", "job explain 1", "job logs 1", "queue list", "queue show default", "alerts list", "alerts history", "events", "audit",
 		"dead list", "compact status", "token list", "plan", "migrate status",
 	} {
 		_, errs, code := forge(line)

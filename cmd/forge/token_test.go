@@ -140,7 +140,7 @@ func TestOtherCommandsChangeNothing(t *testing.T) {
 		"activity", "alerts check", "alerts export", "alerts history", "alerts list", "alerts test", "audit", "check", "compact status", "config diff", "config history", "config show",
 		"cron history", "cron list", "cron next", "cron show", "cron why", "dead list", "doctor", "events", "help", "init",
 		"job explain", "job list", "job logs", "job show", "job wait", "leader history", "leader incident", "leader status", "leader watch", "man",
-		"node list", "node show", "plan", "queue limits", "queue list", "token list", "version",
+		"node list", "node show", "plan", "queue limits", "queue list", "queue show", "token list", "version",
 		"dev", "migrate down", "migrate print", "migrate status", "migrate up", "run", "serve", // docs/security.md names them
 	}
 	var check func(cmd *cobra.Command)

@@ -21,7 +21,10 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/queues"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -116,6 +119,11 @@ var ownNames = map[reflect.Type]string{
 	reflect.TypeFor[jobstore.Queue]():         "Queue",
 	reflect.TypeFor[jobstore.Usage]():         "QueueUsage",
 	reflect.TypeFor[nodeItem]():               "Node",
+	reflect.TypeFor[queues.Report]():          "QueueReport",
+	reflect.TypeFor[queues.Server]():          "QueueServer",
+	reflect.TypeFor[cronstore.QueueCron]():    "QueueCron",
+	reflect.TypeFor[cronstore.QueueConfig]():  "QueueConfig",
+	reflect.TypeFor[eventstore.QueueChange](): "QueueChange",
 }
 
 // ownFields are the schemas of fields that the Go types do not fully describe.

@@ -17,6 +17,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/queues"
 )
 
 // bulkAsk is the JSON form of a filter of jobs.
@@ -77,6 +78,12 @@ func (s *API) jobRoutes() []route.Route {
 			ID: "listQueues", Summary: "List the queues with their depth",
 			About: "Returns the queues with their depth, their limits and whether they are paused. The list is complete.",
 		}, s.Source.Queues.Queues),
+		get(s, "/api/v1/queues/{name}", route.Operation{
+			ID: "getQueue", Summary: "Show a queue",
+			About: "Returns the queue as in the list, with its dead letters, what the configuration says about it, the nodes that work it, its kinds, its crons, its newest running jobs, and its newest pauses and resumptions. `nodes` is 0 if no node works the queue. Counts stop at 10,000, and have then a `more_`; dead letters are counted among the newest 10,000 discarded jobs of all queues.",
+		}, func(r *http.Request, _ *web.Query) (queues.Report, error) {
+			return s.Queue(r.Context(), r.PathValue("name"))
+		}),
 		list(s, "/api/v1/limits", route.Operation{
 			ID: "listLimits", Summary: "List the limits in use", About: "Returns each limit of the whole cluster with its use. The list is complete.",
 		}, s.Source.Queues.Usages),

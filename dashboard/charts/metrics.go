@@ -180,18 +180,23 @@ type sums interface {
 
 // DrawMetrics reads the metrics of a window and draws the charts. It draws a time whose fine
 // windows are gone from coarser ones.
-func DrawMetrics(ctx context.Context, history sums, w window.Window, now time.Time) (d Drawing, err error) {
+func DrawMetrics(ctx context.Context, history sums, w window.Window, now time.Time) (Drawing, error) {
+	return drawCharts(chartSpecs, w, now, func(p *points) error { return p.read(ctx, history) })
+}
+
+// drawCharts draws charts of a window from what read reads.
+func drawCharts(specs []chartSpec, w window.Window, now time.Time, read func(*points) error) (d Drawing, err error) {
 	var p *points
 	for _, least := range aggregator.Steps {
 		p = newPoints(w, stretchOf(w.Width(), least))
-		if err = p.read(ctx, history); err != nil {
+		if err = read(p); err != nil {
 			return d, err
 		}
 		if w.Live || len(p.sums[presence]) > 0 {
 			break
 		}
 	}
-	for _, spec := range chartSpecs {
+	for _, spec := range specs {
 		d.Charts = append(d.Charts, p.draw(spec))
 	}
 	scale := Scale{p.start, p.of.Width}
@@ -211,14 +216,22 @@ func (p *points) read(ctx context.Context, history sums) error {
 		}
 	}
 	for _, metric := range slices.Sorted(maps.Keys(wanted)) {
-		sums, err := history.Sums(ctx, aggregator.SumQuery{
-			Metric: metric, Label: wanted[metric], Step: p.of.Step, From: p.start, To: p.start.Add(p.of.Width), Point: p.of.Point,
-		})
-		if err != nil {
-			return fmt.Errorf("read the history of %s: %w", metric, err)
+		if err := p.readMetric(ctx, history, metric, wanted[metric], nil); err != nil {
+			return err
 		}
-		p.sums[metric] = sums
 	}
+	return nil
+}
+
+// readMetric reads some series of a metric, or all for nil.
+func (p *points) readMetric(ctx context.Context, history sums, metric, label string, series []map[string]string) error {
+	sums, err := history.Sums(ctx, aggregator.SumQuery{
+		Metric: metric, Label: label, Series: series, Step: p.of.Step, From: p.start, To: p.start.Add(p.of.Width), Point: p.of.Point,
+	})
+	if err != nil {
+		return fmt.Errorf("read the history of %s: %w", metric, err)
+	}
+	p.sums[metric] = sums
 	return nil
 }
 

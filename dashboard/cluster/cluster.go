@@ -105,6 +105,7 @@ type Cluster struct {
 	// Findings are the results of Doctor that pages show.
 	Findings  *staleCache[[]Finding]
 	Incidents *incidentCache
+	reports   *reportCache
 }
 
 // New returns the cluster of a node.
@@ -122,6 +123,7 @@ func New(opts Options) *Cluster {
 	s.Findings = s.newFindings()
 	s.Readiness = newRecent(opts.Ready)
 	s.Incidents = newIncidentCache(opts.Source.Incidents)
+	s.reports = &reportCache{source: opts.Source.Reports}
 	return s
 }
 

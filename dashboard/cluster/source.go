@@ -163,6 +163,7 @@ type Source struct {
 	Jobs       Jobs
 	Counts     Counts
 	Queues     Queues
+	Reports    QueueReports
 	Dead       DeadLetters
 	Events     Events
 	Activity   Activity

@@ -189,7 +189,7 @@ var linked = []struct {
 	{"cron", CronPath},
 	{"hash", configPath},
 	{"job_id", func(id string) string { return "/jobs/" + id }},
-	{"queue", func(string) string { return "/queues" }},
+	{"queue", queuePath},
 	{"alert", func(string) string { return "/alerts" }},
 }
 

@@ -58,11 +58,13 @@ type cronBody struct {
 	Notice   *notice
 	Coming   []upcomingRow
 	Policies []fact
-	Args     string
-	Ticks    []tickRow
-	Zone     string
-	Newer    string
-	Older    string
+	// Queue is that of its jobs, QueuePath the address of its page.
+	Queue, QueuePath string
+	Args             string
+	Ticks            []tickRow
+	Zone             string
+	Newer            string
+	Older            string
 	// Waits is the job for which the oldest queued tick waits; nil if no tick is queued.
 	Waits *remark
 	// Chosen is the tick that the reader has jumped to; nil if the page shows the newest.
@@ -104,6 +106,7 @@ func (s *Pages) loadCron(ctx context.Context, req *request) (body, error) {
 	b := cronBody{base: base{name: cron.Name, beat: s.pulseOf(facts), past: !before.IsZero()}}
 	b.Notice, b.Operates = said, s.Operates() && req.may(route.Operator) && cron.RemovedAt.IsZero()
 	b.Policies, b.Args, b.Held = policies(cron.Spec), format.PrettyJSON(cron.Spec.Args), pauseReason(cron)
+	b.Queue, b.QueuePath = cron.Spec.Queue, queuePath(cron.Spec.Queue)
 	zone := zoneOf(cron.Spec.Timezone)
 	b.Zone = zone.String()
 	b.Coming = upcomingRows(facts.now, s.UpcomingTicks(cron, facts.now), zone)
@@ -311,7 +314,6 @@ func policies(spec cronstore.Spec) []fact {
 		{"Time zone", spec.Timezone},
 		{"Overlap", spec.Overlap},
 		{"Catch-up", spec.CatchUp},
-		{"Queue", spec.Queue},
 		{"Missing hour", spec.DSTMissing},
 		{"Repeated hour", spec.DSTRepeated},
 		{"Capability", spec.Capability},

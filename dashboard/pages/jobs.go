@@ -261,6 +261,8 @@ type jobRow struct {
 	When  format.Stamp
 	Error string
 	Queue string
+	// QueuePath is the address of the queue's page.
+	QueuePath string
 	// Note distinguishes this job from others of its kind: its last error, or its
 	// arguments.
 	Note  string
@@ -279,7 +281,7 @@ func newJobRow(now time.Time, j jobstore.Job, colors charts.Palette) jobRow {
 	row := jobRow{
 		ID: j.ID, Path: jobPath(j.ID), State: charts.BadgeOf(j.State), Kind: j.Kind, Cron: j.Cron, CronPath: CronPath(j.Cron),
 		Node: colors.Node(j.NodeID), Attempt: fmt.Sprintf("%d/%d", j.Attempt, j.MaxAttempts),
-		Duration: "–", Error: j.LastError, When: jobWhen(now, j), Queue: j.Queue,
+		Duration: "–", Error: j.LastError, When: jobWhen(now, j), Queue: j.Queue, QueuePath: queuePath(j.Queue),
 	}
 	row.Note, row.Wrong = jobNote(j)
 	switch {

@@ -29,7 +29,16 @@ func tickPath(cron string, tick time.Time) string {
 	return CronPath(cron) + "?" + web.Encode("at", tick.UTC().Format(time.RFC3339Nano)) + "#h-ticks"
 }
 
-func queuePath(name string) string { return "/queues#queue-" + url.PathEscape(name) }
+func queueJobs(name string) string { return "/jobs?" + web.Encode("queue", name) }
+
+// queuePath returns the address of a queue's page. An address cannot have some names that only
+// programs can give a queue; it is then that of the queue's jobs.
+func queuePath(name string) string {
+	if name == "" || name == "." || name == ".." {
+		return queueJobs(name)
+	}
+	return "/queues/" + url.PathEscape(name)
+}
 
 func jobPath(id int64) string { return "/jobs/" + strconv.FormatInt(id, 10) }
 

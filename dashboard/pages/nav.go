@@ -29,7 +29,7 @@ var sections = []section{
 	{Path: "/", Name: "Overview", Key: "o", kinds: []string{"overview"}},
 	{Path: "/crons", Name: "Crons", Key: "c", kinds: []string{"crons", "cron"}},
 	{Path: "/jobs", Name: "Jobs", Key: "j", kinds: []string{"jobs", "job"}},
-	{Path: "/queues", Name: "Queues", Key: "q", kinds: []string{"queues"}},
+	{Path: "/queues", Name: "Queues", Key: "q", kinds: []string{"queues", "queue"}},
 	{Path: "/dead", Name: "Dead letters", Key: "d", kinds: []string{"dead", "deadgroup"}},
 	{Path: "/nodes", Name: "Nodes", Key: "n", kinds: []string{"nodes"}},
 	{Path: "/leaders", Name: "Leadership", Key: "l", kinds: []string{"leaders", "incident"}},

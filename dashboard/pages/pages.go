@@ -121,6 +121,7 @@ var pageKinds = map[string]pageKind{
 	"job":      {"job", []string{"id", "attempt", "find", "wrap", "times", "did"}, []string{"facts", "placement", "attempts", "output"}, (*Pages).loadJob},
 	"activity": {"activity", append([]string{"filter", "before"}, activityFields...), []string{"list"}, (*Pages).loadActivity},
 	"queues":   {"queues", []string{"did", "queue"}, []string{"list", "limits"}, (*Pages).loadQueues},
+	"queue":    {"queue", append([]string{"name", "did"}, window.Keys...), []string{"facts", "nodes", "jobs", "load", "crons", "pauses"}, (*Pages).loadQueue},
 	"alerts":   {"alerts", []string{"did", "alert"}, []string{"list", "past", "told"}, (*Pages).loadAlerts},
 	"silence":  {"alertact", []string{"alert"}, nil, loadAlertAct(didSilence)},
 	"tryalert": {"alertact", []string{"alert"}, nil, loadAlertAct(didTry)},

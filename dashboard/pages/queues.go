@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/auth"
@@ -14,19 +13,25 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// formSetQueuePaused handles the form and redirects to the page, which reports the result.
+// formSetQueuePaused handles the form and redirects to its page, which reports the result: the
+// list, or the page of the queue.
 func (s *Pages) formSetQueuePaused(pause bool) http.HandlerFunc {
 	did := "resume"
 	if pause {
 		did = "pause"
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := s.Form(w, r); !ok {
+		fields, ok := s.Form(w, r)
+		if !ok {
 			return
 		}
 		name := r.PathValue("name")
 		if _, _, err := s.SetQueuePaused(r.Context(), name, auth.RequestOrigin(r, viaPage), pause); err != nil {
 			s.AnswerError(w, r, err)
+			return
+		}
+		if fields.Get("page") == "queue" {
+			redirectWithNotice(w, r, queuePath(name)+"?"+web.Encode("did", did))
 			return
 		}
 		redirectWithNotice(w, r, "/queues?"+web.Encode("did", did, "queue", name))
@@ -69,7 +74,7 @@ func (s *Pages) loadQueues(ctx context.Context, req *request) (body, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read queues: %w", err)
 	}
-	b := queuesBody{base: base{name: "Queues", beat: s.pulseOf(facts)}, Operates: s.QueueOps != nil && req.may(route.Operator), Notice: queueNotice(req)}
+	b := queuesBody{base: base{name: "Queues", beat: s.pulseOf(facts)}, Operates: s.QueueOps != nil && req.may(route.Operator), Notice: queueNotice(req.Values.Get("queue"), req)}
 	limits, err := s.Source.Queues.Usages(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read limits: %w", err)
@@ -84,7 +89,7 @@ func (s *Pages) loadQueues(ctx context.Context, req *request) (body, error) {
 }
 
 func newQueueRow(q jobstore.Queue, now time.Time) queueRow {
-	row := queueRow{Queue: q, Path: "/queues/" + url.PathEscape(q.Name), Jobs: "/jobs?" + web.Encode("queue", q.Name), Waits: "–"}
+	row := queueRow{Queue: q, Path: queuePath(q.Name), Jobs: queueJobs(q.Name), Waits: "–"}
 	if !q.OldestAt.IsZero() {
 		row.Waits = format.Precise(q.Wait())
 	}
@@ -101,8 +106,7 @@ func newQueueRow(q jobstore.Queue, now time.Time) queueRow {
 }
 
 // queueNotice reports the result of the form that redirected to the page.
-func queueNotice(req *request) *notice {
-	queue := req.Values.Get("queue")
+func queueNotice(queue string, req *request) *notice {
 	switch req.Values.Get("did") {
 	case "pause":
 		return &notice{Text: queue + " is paused. Running jobs continue."}

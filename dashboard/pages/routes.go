@@ -21,6 +21,7 @@ func (s *Pages) Routes() []route.Route {
 		{Path: "/jobs/{id}", Get: s.page("job"), Read: route.Viewer},
 		{Path: "/activity", Get: s.page("activity"), Read: route.Viewer},
 		{Path: "/queues", Get: s.page("queues"), Read: route.Viewer},
+		{Path: "/queues/{name}", Get: s.page("queue"), Read: route.Viewer},
 		{Path: "/alerts", Get: s.page("alerts"), Read: route.Viewer},
 		{Path: "/charts", Get: s.page("charts"), Read: route.Viewer},
 		{Path: "/storage", Get: s.page("storage"), Read: route.Viewer},

@@ -285,7 +285,7 @@ func (s *Pages) findQueues(f *finder) (hits, acts []hit) {
 		return nil, nil
 	}
 	for _, queue := range queuesOf(f.facts.nodes, nil) {
-		path := "/queues#queue-" + url.PathEscape(queue)
+		path := queuePath(queue)
 		hits = f.matching(hits, "queue "+queue, hit{Name: queue, Path: path})
 		if s.QueueOps != nil && f.req.may(route.Operator) {
 			acts = f.acting(acts, "Pause or resume", "queue "+queue, path, "pause")

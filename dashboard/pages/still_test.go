@@ -19,7 +19,7 @@ func TestQuietClusterSendsOnlyBeats(t *testing.T) {
 	t.Parallel()
 	c := dashboardtest.New()
 	s := pagesOf(c)
-	for _, page := range []string{"overview", "leaders", "nodes", "crons", "cron", "jobs", "queues", "alerts", "dead", "charts", "storage", "settings", "beat"} {
+	for _, page := range []string{"overview", "leaders", "nodes", "crons", "cron", "jobs", "queues", "queue", "alerts", "dead", "charts", "storage", "settings", "beat"} {
 		kind := pageKinds[page]
 		req := newRequest(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events?name=backup&span=6h", nil), kind)
 		f := live.NewFeed()

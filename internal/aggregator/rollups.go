@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -213,9 +214,14 @@ FROM sums
 LEFT JOIN buckets USING (point, label)
 ORDER BY label, point`
 
-// SumQuery selects what Sums adds up. All fields except Label are required.
+// A series is read by the primary key, without the other series of its metric.
+var seriesSumsSQL = strings.Replace(sumsSQL, "metric = $5", "metric = $5 AND labels = ANY ($7::text[]::jsonb[])", 1)
+
+// SumQuery selects what Sums adds up. All fields except Label and Series are required.
 type SumQuery struct {
 	Metric string
+	// Series are all labels of each series; nil: all series of the metric.
+	Series []map[string]string
 	// Label is the label by whose values the series are grouped; empty: all series
 	// are added up.
 	Label    string
@@ -245,7 +251,19 @@ type Sum struct {
 // Sums adds up the windows that begin between From (inclusive) and To (exclusive),
 // by points that start at From.
 func (s *Store) Sums(ctx context.Context, q SumQuery) ([]Sum, error) {
-	return postgres.Select(ctx, s.db, "add up the history of "+q.Metric, scanSum, sumsSQL, q.Point, q.From, q.Label, q.Step.seconds(), q.Metric, q.To)
+	what, args := "add up the history of "+q.Metric, []any{q.Point, q.From, q.Label, q.Step.seconds(), q.Metric, q.To}
+	if q.Series == nil {
+		return postgres.Select(ctx, s.db, what, scanSum, sumsSQL, args...)
+	}
+	series := make([]string, len(q.Series))
+	for i, labels := range q.Series {
+		encoded, err := json.Marshal(labels)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", what, err)
+		}
+		series[i] = string(encoded)
+	}
+	return postgres.Select(ctx, s.db, what, scanSum, seriesSumsSQL, append(args, series)...)
 }
 
 func scanSum(row pgx.CollectableRow) (s Sum, err error) {

@@ -121,3 +121,33 @@ func TestSums(t *testing.T) {
 		}
 	}
 }
+
+// Series names the series to add up by all of their labels.
+func TestSumsOfSeries(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	if _, err := pool.Exec(t.Context(), halfHour); err != nil {
+		t.Fatal(err)
+	}
+	rollUp(t, pool, noon.Add(10*time.Minute))
+	for name, test := range map[string]struct {
+		series []map[string]string
+		want   map[string]float64
+	}{
+		"one":  {[]map[string]string{{"queue": "b", "state": "running"}}, map[string]float64{"running": 15}},
+		"two":  {[]map[string]string{{"queue": "b", "state": "running"}, {"queue": "b", "state": "available"}}, map[string]float64{"running": 15, "available": 35}},
+		"some": {[]map[string]string{{"queue": "b"}, {"queue": `o'dd"{}`, "state": "running"}}, map[string]float64{}},
+		"none": {[]map[string]string{}, map[string]float64{}},
+	} {
+		sums, err := aggregator.NewStore(pool).Sums(t.Context(), aggregator.SumQuery{
+			Metric: "g", Label: "state", Series: test.series, Step: aggregator.Minute, Point: 5 * time.Minute, From: noon, To: noon.Add(5 * time.Minute),
+		})
+		got := map[string]float64{}
+		for _, s := range sums {
+			got[s.Label] = s.Value
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
+			t.Errorf("%s (-want +got):\n%s%v", name, diff, err)
+		}
+	}
+}

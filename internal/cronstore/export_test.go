@@ -1,7 +1,8 @@
 package cronstore
 
-// The statements of Find, for the test of their plan.
+// Statements for the tests of their plans.
 const (
+	QueueCronsSQL  = queueCronsSQL
 	FindSQL        = findSQL
 	OnlyIndexesSQL = onlyIndexesSQL
 )

@@ -120,6 +120,8 @@ func TestNoStatementReadsTheWholeTable(t *testing.T) {
 		"due second rounds":    {func(ctx context.Context) error { return second(store.LockDueRounds(ctx, now, 10)) }, 50},
 		"waiting queues":       {func(ctx context.Context) error { return second(store.WaitingQueues(ctx)) }, 3000},
 		"queues":               {func(ctx context.Context) error { return second(store.Queues(ctx)) }, 3*CountLimit + 3000},
+		"one queue":            {func(ctx context.Context) error { return second(store.Queue(ctx, "default")) }, 4*CountLimit + 4*recentJobs + 3000},
+		"an unknown queue":     {func(ctx context.Context) error { return second(store.Queue(ctx, "unknown")) }, CountLimit + 2*recentJobs + 500},
 		"counts":               {func(ctx context.Context) error { return second(store.CountsByQueueAndState(ctx)) }, 5*CountLimit + 3000},
 		"usages":               {func(ctx context.Context) error { return second(store.Usages(ctx)) }, CountLimit + min(all, 4*CountLimit) + 3000},
 		"depths": {func(ctx context.Context) error {

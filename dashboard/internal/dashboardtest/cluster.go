@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -258,15 +259,6 @@ func (f Health) Hazards(context.Context) ([]hazards.Hazard, error) {
 	return Read(f.Cluster, func() []hazards.Hazard { return f.Cluster.Hazards })
 }
 
-func (f Queues) Queues(context.Context) ([]jobstore.Queue, error) {
-	return Read(f.Cluster, func() []jobstore.Queue {
-		return []jobstore.Queue{
-			{Name: "bulk", PausedAt: Epoch.Add(-time.Hour), Available: 7, Scheduled: 4, OldestAt: Epoch.Add(-90 * time.Second), WaitSeconds: 90},
-			{Name: "default", Running: 2, GlobalLimit: 3},
-		}
-	})
-}
-
 func (f Queues) Usages(context.Context) ([]jobstore.Usage, error) {
 	return Read(f.Cluster, func() []jobstore.Usage {
 		return []jobstore.Usage{{Limit: jobstore.Limit{Scope: "job", Name: "dump", Most: 9}, Running: 2, Available: 5}}
@@ -301,7 +293,7 @@ func New() *Cluster {
 			{NodeID: "node-2", Incarnation: "00000000000000b2", Hostname: "beta", Roles: TestRoles, State: nodestore.Active, Version: "v1", APIURL: "http://127.0.0.1:8081", Slots: 50, ConfigHash: "aaaaaaaaaa", LastHeartbeatAt: Epoch, ReportedAt: Epoch, Reporting: true, Now: Epoch},
 		},
 		Crons: []cronstore.Cron{{
-			Name: "backup", Spec: cronstore.Spec{Schedule: "0 2 * * *", Timezone: "UTC", Job: "dump"}, Watermark: Epoch, NextTick: Epoch.Add(14 * time.Hour),
+			Name: "backup", Spec: cronstore.Spec{Schedule: "0 2 * * *", Timezone: "UTC", Job: "dump", Queue: "default"}, Watermark: Epoch, NextTick: Epoch.Add(14 * time.Hour),
 		}},
 		Ticks: map[string][]cronstore.Tick{"backup": {
 			{Cron: "backup", Tick: Epoch.Add(-10 * time.Hour), Verdict: cronstore.Fired, JobID: 42, Term: 7, NodeID: "node-1", RecordedAt: Epoch.Add(-10 * time.Hour), LatenessMS: 4.2, Count: 1},
@@ -367,6 +359,9 @@ func SumWindows(rows []aggregator.Row, q aggregator.SumQuery) (sums []aggregator
 	windows := map[[2]any]map[time.Time]bool{}
 	for _, row := range rows {
 		if row.Metric != q.Metric || row.At.Before(q.From) || !row.At.Before(q.To) {
+			continue
+		}
+		if q.Series != nil && !slices.ContainsFunc(q.Series, func(labels map[string]string) bool { return maps.Equal(labels, row.Labels) }) {
 			continue
 		}
 		at := q.From.Add(row.At.Sub(q.From) / q.Point * q.Point)

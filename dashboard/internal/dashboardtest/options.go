@@ -10,7 +10,7 @@ import (
 // Options are the options with which node-1 reads and changes the cluster.
 func Options(c *Cluster) cluster.Options {
 	return cluster.Options{
-		Source:  cluster.Source{Leadership: Leadership{Cluster: c}, Incidents: Leadership{Cluster: c}, Nodes: Nodes{Cluster: c}, Health: Health{Cluster: c}, Crons: Crons{Cluster: c}, Explain: Crons{Cluster: c}, Jobs: Jobs{Cluster: c}, Counts: Jobs{Cluster: c}, Queues: Queues{Cluster: c}, Dead: Dead{Cluster: c}, Events: Events{Cluster: c}, Activity: Activity{Cluster: c}, History: History{Cluster: c}, Alerts: Alerts{Cluster: c}, Compaction: Compaction{Cluster: c}},
+		Source:  cluster.Source{Leadership: Leadership{Cluster: c}, Incidents: Leadership{Cluster: c}, Nodes: Nodes{Cluster: c}, Health: Health{Cluster: c}, Crons: Crons{Cluster: c}, Explain: Crons{Cluster: c}, Jobs: Jobs{Cluster: c}, Counts: Jobs{Cluster: c}, Queues: Queues{Cluster: c}, Reports: Queues{Cluster: c}, Dead: Dead{Cluster: c}, Events: Events{Cluster: c}, Activity: Activity{Cluster: c}, History: History{Cluster: c}, Alerts: Alerts{Cluster: c}, Compaction: Compaction{Cluster: c}},
 		Self:    cluster.Self{Cluster: "test", NodeID: "node-1", Incarnation: Incarnation, Version: "v1", APIURL: "http://127.0.0.1:8080"},
 		Roles:   TestRoles,
 		Ready:   func(context.Context) error { return nil },

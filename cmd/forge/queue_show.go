@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/queues"
+)
+
+func (a *app) queueShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "show NAME", Short: "Show a queue: its jobs, its limits, the nodes that work it, its crons and its pauses", Args: cobra.ExactArgs(1),
+		Long: "Shows a queue. Lists are short: forge job list --queue NAME lists the jobs of a queue.\n" +
+			"-o json prints the document that the API has at /api/v1/queues/NAME.",
+		Example: "  forge queue show mail",
+		RunE: a.onDatabase(func(ctx context.Context, pool *pgxpool.Pool, args []string) error {
+			report, err := queues.New(pool).Queue(ctx, args[0])
+			if errors.Is(err, jobstore.ErrNoQueue) {
+				return unknownQueue(ctx, pool, args[0])
+			}
+			if err != nil {
+				return err
+			}
+			return a.printQueue(&report)
+		}),
+	}
+}
+
+func (a *app) printQueue(q *queues.Report) error {
+	if err := one(a, q, queueProperties); err != nil || !a.tabular() {
+		return err
+	}
+	if err := section(a, "running jobs", q.RunningJobs, jobColumns); err != nil {
+		return err
+	}
+	if err := section(a, "crons", q.Crons, queueCronColumns); err != nil {
+		return err
+	}
+	return section(a, "pauses", q.Pauses, queueChangeColumns)
+}
+
+// section prints a list with a title, if it is not empty.
+func section[T any](a *app, title string, rows []T, columns []column[T]) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	a.printf("\n%s:\n", title)
+	return list(a, rows, columns)
+}
+
+var queueProperties = []column[*queues.Report]{
+	{title: "queue", show: func(q *queues.Report) string { return q.Name }},
+	{title: "paused", show: pauseNote},
+	{title: "nodes", show: serversNote},
+	{title: "available", show: func(q *queues.Report) string { return atLeast(q.Available, q.MoreAvailable) }},
+	{title: "oldest waits", show: func(q *queues.Report) string {
+		if q.OldestID == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%s, job %d", span(q.Wait()), q.OldestID)
+	}},
+	{title: "running", show: func(q *queues.Report) string { return fmt.Sprintf("%d of %d", q.Running, q.Workers) }},
+	{title: "scheduled", show: func(q *queues.Report) string { return atLeast(q.Scheduled, q.MoreScheduled) }},
+	{title: "retryable", show: func(q *queues.Report) string { return atLeast(q.Retryable, q.MoreRetryable) }},
+	{title: "dead letters", show: func(q *queues.Report) string { return atLeast(q.Dead, q.MoreDead) }},
+	{title: "configured", show: configuredNote},
+	{title: "kinds", show: func(q *queues.Report) string {
+		if q.MoreKinds {
+			return strings.Join(q.Kinds, ", ") + " and others"
+		}
+		return strings.Join(q.Kinds, ", ")
+	}},
+}
+
+func pauseNote(q *queues.Report) string {
+	switch {
+	case q.PausedAt.IsZero():
+		return "no"
+	case q.PausedBy == "":
+		return "since " + stamp(q.PausedAt)
+	default:
+		return "since " + stamp(q.PausedAt) + ", by " + q.PausedBy
+	}
+}
+
+// serversNote names the nodes that work a queue.
+func serversNote(q *queues.Report) string {
+	servers := make([]string, len(q.ServedBy))
+	for i, n := range q.ServedBy {
+		servers[i] = fmt.Sprintf("%s (%s, %d at once)", n.NodeID, n.State, n.Slots)
+	}
+	switch {
+	case q.Worked():
+		return strings.Join(servers, ", ")
+	case len(servers) > 0:
+		return "no node works this queue; " + strings.Join(servers, ", ")
+	default:
+		return "no node works this queue"
+	}
+}
+
+// configuredNote describes what the configuration says about a queue.
+func configuredNote(q *queues.Report) string {
+	c := q.Configured
+	if c == nil {
+		return "no"
+	}
+	parts := []string{"priority " + strconv.Itoa(c.Priority)}
+	if c.MaxWorkers > 0 {
+		parts = append(parts, fmt.Sprintf("%d at once per node", c.MaxWorkers))
+	}
+	if c.GlobalLimit > 0 {
+		parts = append(parts, fmt.Sprintf("%d at once in the cluster", c.GlobalLimit))
+	}
+	return strings.Join(parts, ", ")
+}
+
+var queueCronColumns = []column[cronstore.QueueCron]{
+	{title: "cron", show: func(c cronstore.QueueCron) string { return c.Name }},
+	{title: "job", show: func(c cronstore.QueueCron) string { return c.Job }},
+	{title: "next tick", show: func(c cronstore.QueueCron) string {
+		if c.Paused {
+			return "paused"
+		}
+		return tickStamp(c.NextTick)
+	}},
+}
+
+var queueChangeColumns = []column[eventstore.QueueChange]{
+	{title: "at", show: func(c eventstore.QueueChange) string { return stamp(c.At) }},
+	{title: "what", show: func(c eventstore.QueueChange) string { return c.Action }},
+	{title: "by", show: func(c eventstore.QueueChange) string { return dash(c.By) }},
+}

@@ -1,0 +1,33 @@
+package charts
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/dashboard/window"
+	"github.com/forge-scheduler/forge/internal/aggregator"
+	"github.com/forge-scheduler/forge/internal/metrics"
+)
+
+// The charts of a queue show its own series, not those of other queues.
+func TestDrawQueue(t *testing.T) {
+	t.Parallel()
+	c := &dashboardtest.Cluster{Windows: []aggregator.Row{
+		dashboardtest.Window(presence, 1, 1, "state", "active"),
+		dashboardtest.Window(metrics.QueueDepthName, 1, 7, "queue", "mail", "state", "available"),
+		dashboardtest.Window(metrics.QueueDepthName, 1, 100, "queue", "other", "state", "available"),
+		dashboardtest.Window(metrics.QueueOldestName, 1, 90, "queue", "mail"),
+		dashboardtest.Window(metrics.QueueOldestName, 1, 1000, "queue", "other"),
+	}}
+	drawn, err := DrawQueue(t.Context(), dashboardtest.History{Cluster: c}, "mail", window.Last(time.Hour, dashboardtest.Epoch, time.UTC), dashboardtest.Epoch)
+	if err != nil || len(drawn.Charts) != 2 {
+		t.Fatalf("%+v, %v", drawn, err)
+	}
+	for i, want := range []string{"available 7 now, at most 7;", "waits 1m 30s now"} {
+		if label := drawn.Charts[i].Label; !strings.Contains(label, want) {
+			t.Errorf("chart %d: %s", i, label)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package pages
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/forge-scheduler/forge/dashboard/charts"
+	"github.com/forge-scheduler/forge/dashboard/format"
+	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/queues"
+)
+
+type queueBody struct {
+	base
+	charts.Drawing
+
+	Queue    queueRow
+	Notice   *notice
+	Operates bool
+	// PausedBy is who paused the queue, if that is known.
+	PausedBy string
+	// Unworked describes why no node takes jobs; empty if one does.
+	Unworked string
+	// Oldest is the address of the job that has waited longest; empty if none waits.
+	Oldest string
+	// Dead is the number of dead letters, DeadPath leads to them.
+	Dead, DeadPath string
+	Settings       []fact
+	Kinds          []remark
+	MoreKinds      bool
+	Servers        []serverRow
+	Jobs           []jobRow
+	Crons          []queueCronRow
+	MoreCrons      bool
+	Pauses         []pauseRow
+	Time           timeControl
+}
+
+// serverRow is a node that works the queue.
+type serverRow struct {
+	Node  charts.Node
+	State charts.Badge
+	Slots int
+	// Jobs leads to the node's running jobs of the queue.
+	Jobs string
+}
+
+type queueCronRow struct {
+	Name, Path, Job string
+	Paused          bool
+	Next            format.Stamp
+}
+
+type pauseRow struct {
+	What, By string
+	At       format.Stamp
+}
+
+func (s *Pages) loadQueue(ctx context.Context, req *request) (body, error) {
+	name := req.Values.Get("name")
+	facts, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	shown, err := s.window(req, facts.now, time.Hour)
+	if err != nil {
+		return nil, err
+	}
+	report, err := s.Queue(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := s.Source.Jobs.List(ctx, jobstore.Filter{State: "running", Queue: name, Limit: shownRunning, Args: jobstore.ShortArgs})
+	if err != nil {
+		return nil, fmt.Errorf("read the running jobs of %s: %w", name, err)
+	}
+	drawn, err := s.chartPages.Get("queue="+name+"&"+web.Encode(shown.Pairs()...), facts.now, func() (charts.Drawing, error) {
+		return charts.DrawQueue(ctx, s.Source.History, name, shown, facts.now)
+	})
+	if err != nil {
+		return nil, err
+	}
+	b := newQueueBody(&report, facts)
+	b.base, b.Drawing = base{name: "Queue " + name, beat: s.pulseOf(facts)}, drawn
+	b.Notice, b.Operates = queueNotice(name, req), s.QueueOps != nil && req.may(route.Operator) && report.Known
+	b.Jobs = jobRows(facts.now, jobs, facts.colors)
+	b.Time = s.timeControl(shown, facts.now, queuePath(name), "#h-load", charts.MetricSpans, nil)
+	return b, nil
+}
+
+// shownRunning bounds the running jobs on the page.
+const shownRunning = 10
+
+func newQueueBody(r *queues.Report, facts clusterFacts) *queueBody {
+	b := &queueBody{
+		Queue: newQueueRow(r.Queue, facts.now), PausedBy: r.PausedBy, Unworked: unworked(r), MoreKinds: r.MoreKinds, MoreCrons: r.MoreCrons,
+		Dead: strconv.FormatInt(r.Dead, 10), DeadPath: "/dead?" + web.Encode("queue", r.Name), Settings: queueSettings(r),
+	}
+	if r.MoreDead {
+		b.Dead += "+"
+	}
+	if r.OldestID != 0 {
+		b.Oldest = jobPath(r.OldestID)
+	}
+	for _, kind := range r.Kinds {
+		b.Kinds = append(b.Kinds, remark{kind, b.Queue.Jobs + "&" + web.Encode("kind", kind)})
+	}
+	for _, n := range r.ServedBy {
+		row := serverRow{Node: facts.colors.Node(n.NodeID), Slots: n.Slots, Jobs: b.Queue.Jobs + "&" + web.Encode("state", "running", "node", n.NodeID)}
+		row.State = charts.Badge{Words: n.State, Tone: "ok", Icon: "check"}
+		if n.State != nodestore.Active {
+			row.State.Tone, row.State.Icon = "warn", "pause"
+		}
+		b.Servers = append(b.Servers, row)
+	}
+	b.Crons, b.Pauses = queueCronRows(r.Crons, facts.now), pauseRows(r.Pauses, facts.now)
+	return b
+}
+
+// unworked describes a queue whose jobs no node takes.
+func unworked(r *queues.Report) string {
+	switch {
+	case r.Worked():
+		return ""
+	case len(r.ServedBy) > 0:
+		return "No node works this queue: every node that could is draining. Its jobs wait."
+	case r.Configured != nil:
+		return "No node works this queue: none runs that has it in its file. Its jobs wait."
+	default:
+		return "No node works this queue, and the configuration does not name it. Its jobs wait until [queues] of a node's file does."
+	}
+}
+
+// queueSettings are the limits and the priority as configured.
+func queueSettings(r *queues.Report) []fact {
+	c := r.Configured
+	if c == nil {
+		return []fact{{"Configuration", "does not name this queue"}}
+	}
+	orElse := func(value int, otherwise string) string {
+		if value == 0 {
+			return otherwise
+		}
+		return strconv.Itoa(value)
+	}
+	return []fact{
+		{"Jobs at once per node", orElse(c.MaxWorkers, "as many as it has slots")},
+		{"Jobs at once in the cluster", orElse(c.GlobalLimit, "no limit")},
+		{"Priority", strconv.Itoa(cmp.Or(c.Priority, 1)) + " unless a job has its own"},
+	}
+}
+
+func queueCronRows(crons []cronstore.QueueCron, now time.Time) []queueCronRow {
+	rows := make([]queueCronRow, 0, len(crons))
+	for _, c := range crons {
+		row := queueCronRow{Name: c.Name, Path: CronPath(c.Name), Job: c.Job, Paused: c.Paused}
+		if !c.Paused && !c.NextTick.IsZero() {
+			row.Next = format.NewStamp(format.ModeUntil, now, c.NextTick)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func pauseRows(changes []eventstore.QueueChange, now time.Time) []pauseRow {
+	rows := make([]pauseRow, 0, len(changes))
+	for _, c := range changes {
+		row := pauseRow{What: "resumed", By: format.PlainText(c.By), At: format.NewStamp(format.ModeAgo, now, c.At)}
+		if c.Paused() {
+			row.What = "paused"
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}

@@ -1,0 +1,92 @@
+package queues_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/queues"
+)
+
+func exec(t *testing.T, pool *pgxpool.Pool, sql string) {
+	t.Helper()
+	if _, err := pool.Exec(t.Context(), sql); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// odd is the name of a queue with characters that have a meaning elsewhere.
+const odd = `o'dd/ "q"?&<b>%`
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	exec(t, pool, `INSERT INTO forge_nodes (node_id, incarnation, queues, slots, state) VALUES
+		('b', '00000000000000bb', '{"mail": 4}', 10, 'active'), ('a', '00000000000000aa', '{"mail": 50}', 10, 'draining'),
+		('gone', '00000000000000cc', '{"mail": 4}', 10, 'left'), ('other', '00000000000000dd', '{"default": 4}', 10, 'active')`)
+	exec(t, pool, `INSERT INTO forge_config (hash, applied_by, body) VALUES ('h', 'test', '{"queues": {"mail": {"priority": 2}}, "jobs": {"send": {"queue": "mail"}}}')`)
+	exec(t, pool, `INSERT INTO forge_crons (name, spec, spec_hash, watermark) SELECT 'c' || i, '{"job": "send", "queue": "mail"}', 'h', now() FROM generate_series(10, 35) AS i`)
+	exec(t, pool, `INSERT INTO river_job (id, kind, queue, args, state, attempted_by, attempted_at) VALUES
+		(1, 'by hand', 'mail', '{}', 'running', '{b-00000000000000bb}', now()), (2, 'k', 'default', '{}', 'running', '{b-00000000000000bb}', now())`)
+	exec(t, pool, `INSERT INTO forge_claims (client_id, ids) VALUES ('b-00000000000000bb', '{1, 2}')`)
+	if _, _, err := jobstore.New(pool).PauseQueue(t.Context(), "mail", "ada"); err != nil {
+		t.Fatal(err)
+	}
+	r, err := queues.New(pool).Queue(t.Context(), "mail")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.PausedBy != "ada" || r.PausedAt.IsZero() || len(r.Pauses) != 1 || !r.Worked() {
+		t.Errorf("paused by %q, since %v: %+v", r.PausedBy, r.PausedAt, r.Pauses)
+	}
+	if diff := cmp.Diff([]queues.Server{{"a", "draining", 10}, {"b", "active", 4}}, r.ServedBy); diff != "" {
+		t.Errorf("nodes (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(&cronstore.QueueConfig{Priority: 2}, r.Configured); diff != "" {
+		t.Errorf("configured (-want +got):\n%s", diff)
+	}
+	if !cmp.Equal(r.Kinds, []string{"by hand", "send"}) || r.MoreKinds || len(r.Crons) != 20 || !r.MoreCrons || r.Crons[0].Name != "c10" {
+		t.Errorf("kinds %q, crons %+v", r.Kinds, r.Crons)
+	}
+	if len(r.RunningJobs) != 1 || r.RunningJobs[0].ID != 1 || r.RunningJobs[0].NodeID != "b" || r.Running != 1 {
+		t.Errorf("running jobs: %+v", r.RunningJobs)
+	}
+	if _, _, err := jobstore.New(pool).ResumeQueue(t.Context(), "mail", "eve"); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = queues.New(pool).Queue(t.Context(), "mail"); err != nil || r.PausedBy != "" || !r.PausedAt.IsZero() || len(r.Pauses) != 2 || r.Pauses[0].By != "eve" {
+		t.Errorf("resumed: %+v, %v", r.Pauses, err)
+	}
+}
+
+// A queue that only a cron, the configuration or a job names has a report without nodes.
+func TestQueueThatNoNodeWorks(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	exec(t, pool, `INSERT INTO forge_config (hash, applied_by, body) VALUES ('h', 'test', '{"queues": {"configured": {}}, "jobs": {"send": {"queue": "kind"}}}')`)
+	exec(t, pool, `INSERT INTO forge_crons (name, spec, spec_hash, watermark, removed_at) VALUES
+		('c', '{"job": "send", "queue": "cron"}', 'h', now(), NULL), ('gone', '{"job": "send", "queue": "removed"}', 'h', now(), now())`)
+	if _, err := pool.Exec(t.Context(), `INSERT INTO river_job (kind, queue, args, scheduled_at) VALUES ('k', $1, '{}', now() - interval '1 minute')`, odd); err != nil {
+		t.Fatal(err)
+	}
+	reader := queues.New(pool)
+	for _, name := range []string{"configured", "kind", "cron", odd} {
+		if r, err := reader.Queue(t.Context(), name); err != nil || r.Name != name || r.Worked() || len(r.ServedBy) != 0 {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+	if r, err := reader.Queue(t.Context(), odd); err != nil || r.Available != 1 || r.Wait() < time.Minute {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for _, name := range []string{"removed", "unknown", ""} {
+		if _, err := reader.Queue(t.Context(), name); !errors.Is(err, jobstore.ErrNoQueue) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
