@@ -23,7 +23,7 @@ func TestQueuePage(t *testing.T) {
 			"resumed</td>", "<dd>4</dd>", "<dd>no limit</dd>", "<dd>2 unless a job has its own</dd>",
 		},
 		"/queues/default": {
-			"of 3</span>", `href="/nodes/node-1"`, `title="the limit of the whole cluster"`, "draining</span>", `href="/jobs?queue=default&amp;node=node-1&amp;state=running"`, `action="/queues/default/pause"`,
+			"of 3</span>", "2 of at most 3 jobs run now, on 1 node.", `href="/nodes/node-1"`, `title="the limit of the whole cluster"`, "draining</span>", `href="/jobs?queue=default&amp;node=node-1&amp;state=running"`, `action="/queues/default/pause"`,
 			"No cron inserts jobs into this queue.", "Nobody has paused this queue",
 		},
 		odd: {"the configuration does not name it", "does not name this queue", `href="/jobs?queue=o%27dd%2F%22q%22%3F%26%3Cb%3E%25&amp;state=available">1<`, `action="` + html.EscapeString(odd) + `/pause"`},

@@ -44,6 +44,9 @@ type queueBody struct {
 	Time           timeControl
 }
 
+// NodeCount returns how many nodes take jobs of the queue, in words.
+func (b *queueBody) NodeCount() string { return format.Plural(b.Queue.Nodes, "node", "nodes") }
+
 // serverRow is a node that works the queue.
 type serverRow struct {
 	Node  charts.Node

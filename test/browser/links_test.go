@@ -15,7 +15,7 @@ const docs = "/api/docs"
 var (
 	links = regexp.MustCompile(`href="(/[^"]*)"`)
 	// things are the parts of paths that name one of many.
-	things = regexp.MustCompile(`^/(crons|jobs|dead|nodes|leaders|alerts|tokens)/[^/]+`)
+	things = regexp.MustCompile(`^/(crons|jobs|queues|dead|nodes|leaders|alerts|tokens)/[^/]+`)
 	terms  = regexp.MustCompile(`/terms/[^/]+$`)
 	// notPages are documents for programs.
 	notPages = regexp.MustCompile(`^/(api/(v1|openapi)|metrics|static/|cluster/|healthz|readyz)`)
