@@ -81,11 +81,16 @@ test: ## Run the tests on a PostgreSQL of their own.
 	@scripts/need-postgres
 	$(PGRUN) -- go test -timeout 20m $(TESTFLAGS) $(PACKAGES)
 	$(if $(filter ./...,$(PACKAGES)),$(MAKE) test-bench)
+	$(if $(filter ./...,$(PACKAGES)),$(MAKE) test-release)
 
 .PHONY: test-bench
 test-bench: ## Run the tests of the benchmarks.
 	@scripts/need-postgres
 	$(PGRUN) -- go -C bench test -timeout 20m $(TESTFLAGS) ./...
+
+.PHONY: test-release
+test-release: ## Build the release of this machine's platform and read its files back.
+	go -C tools/release test ./...
 
 .PHONY: test-matrix
 test-matrix: ## Run the tests on the oldest and the newest supported PostgreSQL.
@@ -107,9 +112,12 @@ lint: ## The checks that run no test: format, lint, retired words, module files.
 	$(TOOL) golangci-lint run
 	cd bench && $(BENCH_TOOL) golangci-lint run
 	go -C tools test ./docs ./retiredwords
+	go -C tools/release vet ./...
+	go -C tools/release tool actionlint -shellcheck= -pyflakes= $(CURDIR)/.github/workflows/*.yml
 	go -C tools run ./retiredwords retiredwords/words.txt ..
 	go mod tidy -diff
 	go -C bench mod tidy -diff
+	go -C tools/release mod tidy -diff
 	go mod verify
 
 # Not among what check does: it compiles Kubernetes' types, and the files seldom change.
@@ -243,6 +251,15 @@ screenshots: build ## Take the pictures in docs/images (needs Chromium, takes fo
 	@scripts/need-postgres
 	go run ./test/screenshots
 
+# The tag of the commit is the version.
+.PHONY: release
+release: ## Build all files of a release into dist, the same bytes each time.
+	go -C tools/release run . -out '$(CURDIR)/dist'
+
+.PHONY: check-release
+check-release: ## Build the release in two other directories and compare the checksums.
+	scripts/check-release
+
 .PHONY: clean
 clean: ## Remove what was built; development's data in .forge stays.
-	rm -rf bin build .cache
+	rm -rf bin build dist .cache

@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 )
 
@@ -162,10 +161,7 @@ func (c *connection) hasUnread() (unread bool) {
 	if err != nil {
 		return false
 	}
-	err = raw.Control(func(fd uintptr) {
-		n, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		unread = err == nil && n > 0
-	})
+	err = raw.Control(func(fd uintptr) { unread = canRead(fd) })
 	return unread && err == nil
 }
 

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,10 +74,9 @@ func reportEnvironment(ctx context.Context, logger *slog.Logger) {
 	if settings := os.Getenv("GODEBUG"); settings != "" {
 		logger.WarnContext(ctx, "GODEBUG changes how this process behaves; it is meant for debugging only", "godebug", settings)
 	}
-	var files syscall.Rlimit // Go raises the soft limit to the hard limit at start
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil && files.Cur < fewFiles {
+	if limit, known := openFiles(); known && limit < fewFiles {
 		logger.WarnContext(ctx, "the limit of open files is low: connections and jobs may fail; raise it with ulimit -n or LimitNOFILE=",
-			"limit", files.Cur, "want", fewFiles)
+			"limit", limit, "want", fewFiles)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -67,14 +68,26 @@ func (a *app) rootCommand() *cobra.Command {
 	flags.StringVarP(&a.format, "output", "o", "table", "output: table, wide, json or yaml")
 	flags.BoolVar(&a.noHeaders, "no-headers", false, "print tables without their header")
 	root.AddCommand(
-		a.devCommand(), a.serveCommand(),
+		unixOnly(runtime.GOOS, a.devCommand()), unixOnly(runtime.GOOS, a.serveCommand()),
 		a.initCommand(), a.checkCommand(), a.configCommand(), a.planCommand(), a.applyCommand(), a.migrateCommand(),
-		a.runCommand(), a.leaderCommand(), a.drillCommand(), a.nodeCommand(), a.cronCommand(), a.jobCommand(), a.queueCommand(), a.deadCommand(), a.alertsCommand(), a.watchable(a.eventsCommand()), a.watchable(a.activityCommand()), a.compactCommand(), a.watchable(a.auditCommand()), a.tokenCommand(), a.watchable(a.doctorCommand()),
+		unixOnly(runtime.GOOS, a.runCommand()), a.leaderCommand(), a.drillCommand(), a.nodeCommand(), a.cronCommand(), a.jobCommand(), a.queueCommand(), a.deadCommand(), a.alertsCommand(), a.watchable(a.eventsCommand()), a.watchable(a.activityCommand()), a.compactCommand(), a.watchable(a.auditCommand()), a.tokenCommand(), a.watchable(a.doctorCommand()),
 		a.manCommand(), a.versionCommand(),
 	)
 	strictArguments(root)
 	strictHelp(root)
 	return root
+}
+
+// unixOnly makes a command that supervises processes refuse to start on Windows, where forge cannot
+// end all processes of a job.
+func unixOnly(system string, cmd *cobra.Command) *cobra.Command {
+	if system == "windows" {
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+			return fmt.Errorf("%s does not run on Windows; run nodes on Linux or macOS. "+
+				"The commands that inspect and operate a cluster run here", cmd.CommandPath())
+		}
+	}
+	return cmd
 }
 
 // strictHelp makes help for an unknown command an error.

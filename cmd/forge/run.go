@@ -9,7 +9,6 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -76,7 +75,7 @@ func (a *app) runCommand() *cobra.Command {
 // code.
 func (a *app) runSingleton(ctx context.Context, flags runFlags, command []string) error {
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	signal.Notify(signals, singleton.Signals...)
 	defer signal.Stop(signals)
 	opts, cfg, err := a.singletonOptions(flags, command)
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 func TestBuildIsDescribedHoweverItWasMade(t *testing.T) {
@@ -36,5 +38,16 @@ func TestBuildIsDescribedHoweverItWasMade(t *testing.T) {
 	}
 	if got := describe(build{}, nil); got.Version != "dev" {
 		t.Errorf("without build information: %+v", got)
+	}
+}
+
+func TestCommandsThatRunProcessesRefuseWindows(t *testing.T) {
+	t.Parallel()
+	var a app
+	for _, cmd := range []*cobra.Command{a.devCommand(), a.serveCommand(), a.runCommand()} {
+		err := unixOnly("windows", cmd).RunE(cmd, nil)
+		if err == nil || !strings.HasPrefix(err.Error(), cmd.Name()+" does not run on Windows") {
+			t.Errorf("%s: %v", cmd.Name(), err)
+		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"syscall"
 )
 
 // account is the user that the server runs as; nil means the current user.
@@ -22,13 +21,6 @@ func (a *account) String() string {
 		return "as ourselves"
 	}
 	return "as user " + a.name
-}
-
-func (a *account) credential() *syscall.Credential {
-	if a == nil {
-		return nil
-	}
-	return &syscall.Credential{Uid: a.uid, Gid: a.gid}
 }
 
 // prepareDir creates dir and returns the account to run the server as: the current user,
@@ -114,21 +106,6 @@ func newAccount(found *user.User) (*account, error) {
 	return &account{name: found.Username, uid: uint32(uid), gid: uint32(gid)}, nil
 }
 
-func ownerOf(path string) (uint32, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0, fmt.Errorf("inspect the data directory: %w", err)
-	}
-	if !info.IsDir() {
-		return 0, fmt.Errorf("the data directory %s is not a directory", path)
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, fmt.Errorf("the owner of %s is unknown on this system", path)
-	}
-	return stat.Uid, nil
-}
-
 // MayEnter checks, under root, that the account that PostgreSQL would run as can reach
 // dir, or the part of its path that exists: root's own home is usually closed to it.
 // Without root it accepts every path that exists.
@@ -157,21 +134,6 @@ func mayEnter(runAs *account, dir string) error {
 			return nil
 		}
 	}
-}
-
-func traversable(info fs.FileInfo, runAs *account) bool {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return true
-	}
-	bit := fs.FileMode(0o001)
-	switch {
-	case stat.Uid == runAs.uid:
-		bit = 0o100
-	case stat.Gid == runAs.gid:
-		bit = 0o010
-	}
-	return info.Mode().Perm()&bit != 0
 }
 
 // cacheDir returns the directory for downloaded programs. An account used instead of root

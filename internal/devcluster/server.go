@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
-	"syscall"
 )
 
 // StopMode is the way to stop a server.
@@ -125,7 +124,7 @@ func spawn(dir string, runAs *account) (*Server, error) {
 	cmd := &exec.Cmd{
 		Path: program, Args: []string{supervisorName, dir}, Dir: "/", Env: supervisorEnv(),
 		Stdin: in, Stdout: out,
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Credential: runAs.credential()},
+		SysProcAttr: sessionAttributes(runAs),
 	}
 	err = cmd.Start()
 	_, _ = in.Close(), out.Close()

@@ -4,7 +4,6 @@ package shim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"syscall"
@@ -139,7 +138,3 @@ func (p *Process) end(clean bool) {
 		p.handle.discard()
 	}
 }
-
-// ErrNotStarted reports that the command never ran: not found, not executable, no such
-// directory.
-var ErrNotStarted = errors.New("the command could not be started")

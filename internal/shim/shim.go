@@ -1,9 +1,8 @@
-//go:build unix
-
 package shim
 
 import (
 	"context"
+	"errors"
 	"io"
 	"syscall"
 	"time"
@@ -58,6 +57,19 @@ type Result struct {
 	// end.
 	Expired bool `json:"expired,omitempty"`
 }
+
+// Leash limits how long a command may run, by a clock that all processes of the machine
+// share.
+type Leash struct {
+	// StopAt is when the command gets SIGTERM, KillBy when it gets SIGKILL, whatever the
+	// grace.
+	StopAt time.Duration `json:"stop_at"`
+	KillBy time.Duration `json:"kill_by"`
+}
+
+// ErrNotStarted reports that the command never ran: not found, not executable, no such
+// directory.
+var ErrNotStarted = errors.New("the command could not be started")
 
 // order is a message from the node to a shim. The end of all orders means that the shim
 // stops the command and exits.

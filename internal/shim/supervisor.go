@@ -14,15 +14,6 @@ import (
 // a leash: timers do not advance while the machine is suspended.
 const leashLook = 500 * time.Millisecond
 
-// Leash limits how long a command may run, by a clock that all processes of the machine
-// share.
-type Leash struct {
-	// StopAt is when the command gets SIGTERM, KillBy when it gets SIGKILL, whatever the
-	// grace.
-	StopAt time.Duration `json:"stop_at"`
-	KillBy time.Duration `json:"kill_by"`
-}
-
 // NewLeash converts two instants of this process's own clock.
 func NewLeash(stopAt, killBy time.Time) Leash {
 	now := clock()

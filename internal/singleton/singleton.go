@@ -174,7 +174,7 @@ func (r *Runner) handleSignals(ctx context.Context) {
 				continue
 			}
 			handedOn := sig != syscall.SIGINT && sig != syscall.SIGTERM && r.forward(sig)
-			if !handedOn && sig != syscall.SIGUSR1 && sig != syscall.SIGUSR2 {
+			if !handedOn && ends(sig) {
 				r.mu.Lock()
 				r.stopWith = sig
 				r.mu.Unlock()

@@ -1,0 +1,10 @@
+#!/bin/sh
+set -e
+# dpkg says remove, rpm how many versions stay. An upgrade restarts the node afterwards.
+case "$1" in
+remove | 0)
+	if [ -d /run/systemd/system ]; then
+		systemctl disable --now forge.service
+	fi
+	;;
+esac
