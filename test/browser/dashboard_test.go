@@ -187,6 +187,7 @@ func TestPagesInARealBrowser(t *testing.T) {
 	}{
 		{"without scripts", func(t *testing.T) { t.Helper(); checkWithoutScripts(t, first) }}, // nothing runs any more
 		{"moves of roles", func(t *testing.T) { t.Helper(); checkMoves(t, first) }},
+		{"drain a node and know when it may stop", func(t *testing.T) { t.Helper(); checkDrain(t, first) }},
 		{"a reverted file", func(t *testing.T) { t.Helper(); checkReverted(t, first) }}, // every node's configuration changes and comes back
 		{"what changed in the configuration, and revert it", func(t *testing.T) { t.Helper(); checkRevert(t, first) }},
 		{"the next leader", func(t *testing.T) { t.Helper(); checkNextLeader(t, started) }}, // a node is gone then, and back

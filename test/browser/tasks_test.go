@@ -26,6 +26,7 @@ func tasks() map[string]func(*task) {
 		"run with arguments":                     runWithArguments,
 		"follow an output":                       followOutput,
 		"silence an alert":                       silenceAnAlert,
+		"the jobs of one node":                   jobsOfNode,
 	}
 }
 
@@ -143,4 +144,16 @@ func silenceAnAlert(k *task) {
 	k.click("#act-silence button")
 	wantSaid(k.T, k.tab, "calm is silenced.")
 	k.sees("#unsilence-calm button")
+}
+
+// jobsOfNode goes from the overview to a node, and to the list of all its jobs.
+func jobsOfNode(k *task) {
+	k.click(`#nodes a.node[href="/nodes/north"]`)
+	k.reads("#h-running", "Running now")
+	k.click(`a[href="/jobs?filter=node%3Anorth"]`)
+	k.sees(`[name=filter][value="node:north"]`)
+	const nodesOfRows = `new Set([...document.querySelectorAll('main td[data-label="Node"]')].map(e => e.textContent))`
+	if got := eval[string](k.T, k.tab, `[...`+nodesOfRows+`].join()`); got != "north" {
+		k.Errorf("the list has the jobs of %q", got)
+	}
 }
