@@ -111,7 +111,7 @@ func (Engine) Judge(alert config.Alert, kept time.Duration) []config.Problem {
 var totals = sync.OnceValue(func() map[string]metrics.Series {
 	all := map[string]metrics.Series{}
 	for _, s := range metrics.New("").Series() {
-		if s.Name != metrics.NodeReportingName && s.Name != metrics.NodeClockName {
+		if s.Name != metrics.NodeReportingName && s.Name != metrics.NodeClockName && s.Name != metrics.NodeUsedName {
 			s.Labels = slices.DeleteFunc(slices.Clone(s.Labels), func(l string) bool { return l == "node_id" })
 		}
 		if s.Type != "histogram" {

@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/handover"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -27,6 +29,7 @@ func TestNodePage(t *testing.T) {
 	}, c.Jobs...)
 	c.Nodes[0].ConfigRestart = []string{"http.listen"}
 	c.Nodes[1].ConfigHash = "bbbbbbbbbb"
+	c.Nodes[0].StartedAt = c.Nodes[1].StartedAt.Add(time.Minute) // its configuration counts as the one in force
 	h := handlerOf(c)
 	page := get(t, h, "/nodes/node-1").Body.String()
 	for want, there := range map[string]bool{
@@ -48,6 +51,40 @@ func TestNodePage(t *testing.T) {
 		if page := get(t, h, path).Body.String(); !strings.Contains(page, `href="/nodes/node-2"`) {
 			t.Errorf("%s does not lead to the node", path)
 		}
+	}
+}
+
+// A node's page shows its load over the selected time, and what happened to it.
+func TestLoadOfNode(t *testing.T) {
+	t.Parallel()
+	c := dashboardtest.New()
+	c.Windows = nil
+	for minute := range 120 {
+		c.Windows = append(c.Windows,
+			dashboardtest.Window(metrics.NodesName, minute, 2, "state", "active"),
+			dashboardtest.Window(metrics.NodeUsedName, minute, 7, "node_id", "node-1"),
+			dashboardtest.Window(metrics.NodeUsedName, minute, 30, "node_id", "node-2"))
+	}
+	c.Events = append(c.Events, eventstore.Event{ID: 100, At: dashboardtest.Epoch, Type: eventstore.LeaderElected, NodeID: "node-1", Role: "scheduler", Term: 7})
+	h := handlerOf(c)
+	page := get(t, h, "/nodes/node-1").Body.String()
+	for _, want := range []string{
+		"Slots in use: in use 7 now, at most 7.", "the node has 50", `href="/nodes/node-1?span=6h#load"`, `action="/nodes/node-1#load"`,
+		`href="/activity?filter=node%3Anode-1"`, `id="events-100"`, `href="/leaders/scheduler/terms/7"`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not have %q", want)
+		}
+	}
+	query := c.Asks[len(c.Asks)-1]
+	if got := query.Where.String(); got != "node:node-1" || query.Limit != 10 {
+		t.Errorf("read the activity %q, at most %d", got, query.Limit)
+	}
+	if page := get(t, h, "/nodes/node-1?from=2000-01-01T00:00&to=2000-01-02T00:00").Body.String(); !strings.Contains(page, "No data for this time.") {
+		t.Error("a time before the records has data")
+	}
+	if got := get(t, h, "/nodes/node-1?span=never"); got.Code != http.StatusBadRequest {
+		t.Errorf("an unreadable time: %d", got.Code)
 	}
 }
 

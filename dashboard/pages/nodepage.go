@@ -4,8 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
+	"strconv"
+	"time"
 
+	"github.com/forge-scheduler/forge/dashboard/charts"
 	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
@@ -22,6 +26,9 @@ const nodeJobs = 10
 // endedStates are the states of jobs whose last attempt has ended.
 var endedStates = []string{"completed", "cancelled", "discarded", "retryable"}
 
+// nodeActivity is how many entries of the activity the page of a node lists.
+const nodeActivity = 10
+
 type nodeBody struct {
 	base
 	Notice string
@@ -34,6 +41,12 @@ type nodeBody struct {
 	More           bool
 	// AllRunning and AllJobs lead to the lists of them.
 	AllRunning, AllJobs string
+	// Load shows the slots in use over Time.
+	Load charts.Drawing
+	Time timeControl
+	// Activity are the newest events and actions about the node, AllActivity leads to all.
+	Activity    []activityRow
+	AllActivity string
 }
 
 // nodeRole is a role of a node, with the address of its leaders.
@@ -63,7 +76,46 @@ func (s *Pages) loadNode(ctx context.Context, req *request) (body, error) {
 	if s.RoleOps != nil && req.may(route.Admin) && node.Present() {
 		b.Row.Act = drainAct(node)
 	}
+	if err := s.addNodeLoad(ctx, req, facts, node, b); err != nil {
+		return nil, err
+	}
+	if err := s.addNodeActivity(ctx, req, facts, b); err != nil {
+		return nil, err
+	}
 	return b, s.addNodeJobs(ctx, facts, b)
+}
+
+// addNodeLoad draws the slots of the node that were in use in the window of the page.
+func (s *Pages) addNodeLoad(ctx context.Context, req *request, facts clusterFacts, node nodestore.Node, b *nodeBody) error {
+	shown, err := s.window(req, facts.now, time.Hour)
+	if err != nil {
+		return err
+	}
+	page := web.Encode(append(shown.Pairs(), "node", node.NodeID, "slots", strconv.Itoa(node.Slots))...)
+	b.Load, err = s.chartPages.Get(page, facts.now, func() (charts.Drawing, error) {
+		return charts.DrawNodeLoad(ctx, s.Source.History, node.NodeID, node.Slots, shown, facts.now)
+	})
+	b.Time = s.timeControl(shown, facts.now, nodePath(node.NodeID), "#load", charts.MetricSpans, nil)
+	return err
+}
+
+// addNodeActivity reads the newest entries of the activity about the node.
+func (s *Pages) addNodeActivity(ctx context.Context, req *request, facts clusterFacts, b *nodeBody) error {
+	where := search.New(search.Is("node", b.Row.Node.ID))
+	q := web.Query{Path: req.Path, Values: url.Values{"filter": {where.String()}, "limit": {strconv.Itoa(nodeActivity)}}}
+	query, err := cluster.ActivityQuery(&q, req.scope)
+	if err != nil {
+		return err
+	}
+	page, err := s.Source.Activity.Find(ctx, query)
+	if err != nil {
+		return fmt.Errorf("read the activity of %s: %w", b.Row.Node.ID, err)
+	}
+	for i := range page.Entries {
+		b.Activity = append(b.Activity, newActivityRow(facts, &page.Entries[i]))
+	}
+	b.AllActivity = activityPath(where, "")
+	return nil
 }
 
 // addDuties reads what stopping the nodes of the rows would interrupt.
@@ -84,7 +136,7 @@ func nodeRoles(n nodestore.Node, leaders []leaderstore.Leader) []nodeRole {
 	var roles []nodeRole
 	for _, l := range leaders {
 		leads := l.Leads() && l.Incarnation == n.Incarnation
-		if leads || slices.Contains(n.Roles, l.Role) {
+		if leads || n.Present() && slices.Contains(n.Roles, l.Role) {
 			roles = append(roles, nodeRole{roleTitle(l.Role), "/leaders?" + web.Encode("role", l.Role), leads})
 		}
 	}

@@ -322,7 +322,7 @@ func used(n nodestore.Node) string {
 }
 
 // commonHash returns the configuration that most present nodes run. In a tie, it returns
-// that of the node that started last.
+// that of the node that started last, and if these started at once, always the same.
 func commonHash(nodes []nodestore.Node) string {
 	count := map[string]int{}
 	newest := map[string]time.Time{}
@@ -337,7 +337,7 @@ func commonHash(nodes []nodestore.Node) string {
 	}
 	best := ""
 	for hash := range count {
-		if best == "" || cmp.Or(cmp.Compare(count[hash], count[best]), newest[hash].Compare(newest[best])) > 0 {
+		if best == "" || cmp.Or(cmp.Compare(count[hash], count[best]), newest[hash].Compare(newest[best]), strings.Compare(hash, best)) > 0 {
 			best = hash
 		}
 	}

@@ -107,7 +107,7 @@ var pageKinds = map[string]pageKind{
 	"config":   {"config", []string{"hash", "from"}, nil, (*Pages).loadConfig},
 	"revert":   {"revert", []string{"hash"}, nil, (*Pages).loadRevert},
 	"doctor":   {"doctor", nil, []string{"list"}, (*Pages).loadDoctor},
-	"nodepage": {"nodepage", []string{"node", "did"}, []string{"facts", "running", "ended"}, (*Pages).loadNode},
+	"nodepage": {"nodepage", append([]string{"node", "did"}, window.Keys...), []string{"facts", "load", "running", "ended", "activity"}, (*Pages).loadNode},
 	"settings": {"settings", nil, []string{"about", "list"}, (*Pages).loadSettings},
 	"stepdown": {"move", []string{"role"}, nil, loadHandOver(false)},
 	"transfer": {"move", []string{"role"}, nil, loadHandOver(true)},

@@ -27,7 +27,8 @@
 // Gauges are summed over the live nodes that have reported recently.
 //
 // Histograms are counters with a sum and buckets. The label node_id is left out of the
-// sums, except for forge_node_reporting, which is 1 while a node reports.
+// sums, except for the gauges of nodes that the leader itself sets: forge_node_reporting,
+// forge_node_clock_offset_seconds and forge_node_slots_used.
 //
 // # Writes
 //

@@ -149,6 +149,22 @@ func TestNodeThatStoppedReporting(t *testing.T) {
 	c.awaitLabels(metrics.NodeReportingName, of("a"), 0)
 }
 
+// The slots in use of each node are recorded, and are 0 once a node is gone.
+func TestSlotsInUseOfNodes(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.start("a", "00000000000000aa")
+	c.start("b", "00000000000000bb")
+	c.exec(`UPDATE forge_nodes SET running = CASE node_id WHEN 'a' THEN 3 ELSE 5 END`)
+	defer c.lead(1)()
+	of := func(node string) map[string]string { return map[string]string{"node_id": node} }
+	c.awaitLabels(metrics.NodeUsedName, of("a"), 3)
+	c.awaitLabels(metrics.NodeUsedName, of("b"), 5)
+	c.exec(`UPDATE forge_nodes SET state = 'dead' WHERE node_id = 'b'`)
+	c.awaitLabels(metrics.NodeUsedName, of("b"), 0)
+	c.awaitLabels(metrics.NodeUsedName, of("a"), 3)
+}
+
 // A role without candidates has a series nevertheless.
 func TestRolesWithoutNodes(t *testing.T) {
 	t.Parallel()

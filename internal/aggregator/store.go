@@ -41,6 +41,10 @@ FROM forge_nodes n
 LEFT JOIN forge_metrics_nodes m ON m.node_id = n.node_id
 WHERE n.state <> 'left'
 UNION ALL
+SELECT 'forge_node_slots_used', 'node_id', node_id, running::float8
+FROM forge_nodes
+WHERE forge_node_state(state, last_heartbeat_at, dead_after) IN ('active', 'draining')
+UNION ALL
 SELECT series, 'role', role, CASE WHEN series = 'forge_leader_is_leader' AND EXISTS (
     SELECT FROM forge_leaders l
     WHERE l.role = roles.role AND l.node_id IS NOT NULL AND l.lease_until > clock_timestamp()

@@ -188,6 +188,7 @@ const (
 
 	NodeReportingName = "forge_node_reporting"
 	NodeClockName     = "forge_node_clock_offset_seconds"
+	NodeUsedName      = "forge_node_slots_used"
 
 	QueueOldestName = "forge_queue_oldest_waiting_seconds"
 	QueuePausedName = "forge_queue_paused_seconds"
@@ -212,6 +213,7 @@ var clusterGauges = []clusterGauge{
 	{ConfigDriftName, "Nodes whose configuration differs from the one in force" + byLeader, nil},
 	{NodeReportingName, "1 while the node reports its metrics, 0 once three reports are missing; for every node that has not left, set by the metrics aggregator's leader.", []string{"node_id"}},
 	{NodeClockName, "Seconds by which the node's clock is ahead of the database's, negative if it is behind, rounded to a tenth; for live nodes, set by the metrics aggregator's leader.", []string{"node_id"}},
+	{NodeUsedName, "Slots of the node that running jobs use, by its last heartbeat; for live nodes, set by the metrics aggregator's leader.", []string{"node_id"}},
 	{SnapshotName, "Transactions started since the oldest snapshot that prevents VACUUM from removing dead rows, by holder: session, standby, slot or prepared; set by the metrics aggregator's leader.", []string{"holder"}},
 	{TransactionName, "Seconds since the start of the oldest transaction whose snapshot prevents VACUUM from removing dead rows, by holder: session or prepared; set by the metrics aggregator's leader.", []string{"holder"}},
 	{SetBackName, "Seconds by which the newest time that the cluster recorded is ahead of the database's clock, 0 unless the clock was set back; set by the metrics aggregator's leader.", nil},
