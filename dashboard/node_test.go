@@ -11,6 +11,7 @@ import (
 
 	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/handover"
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -66,11 +67,12 @@ func TestLoadOfNode(t *testing.T) {
 			dashboardtest.Window(metrics.NodeUsedName, minute, 30, "node_id", "node-2"))
 	}
 	c.Events = append(c.Events, eventstore.Event{ID: 100, At: dashboardtest.Epoch, Type: eventstore.LeaderElected, NodeID: "node-1", Role: "scheduler", Term: 7})
+	c.Audit = append(c.Audit, access.AuditEntry{ID: 100, At: dashboardtest.Epoch, Action: "node.drain", Object: "node-2"})
 	h := handlerOf(c)
 	page := get(t, h, "/nodes/node-1").Body.String()
 	for _, want := range []string{
 		"Slots in use: in use 7 now, at most 7.", "the node has 50", `href="/nodes/node-1?span=6h#load"`, `action="/nodes/node-1#load"`,
-		`href="/activity?filter=node%3Anode-1"`, `id="events-100"`, `href="/leaders/scheduler/terms/7"`,
+		`href="/activity?filter=node%3Anode-1"`, `id="events-100"`, `href="/leaders/scheduler/terms/7"`, `<a href="/nodes/node-2">node-2</a>`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not have %q", want)

@@ -136,7 +136,7 @@ func newActivityRow(facts clusterFacts, e *activity.Entry) activityRow {
 		Node: facts.colors.Node(e.NodeID), By: format.PlainText(e.By),
 	}
 	if e.Log == activity.Audit {
-		row.What, row.Links = e.Type, auditLinks(e)
+		row.What, row.Links = e.Type, auditLinks(facts, e)
 		row.More = strings.TrimSpace(e.Outcome + " " + e.Detail)
 		if e.Source != "" {
 			row.By += " from " + format.PlainText(e.Source)
@@ -164,7 +164,7 @@ func newActivityRow(facts clusterFacts, e *activity.Entry) activityRow {
 }
 
 // auditLinks returns what an action was for.
-func auditLinks(e *activity.Entry) []fact {
+func auditLinks(facts clusterFacts, e *activity.Entry) []fact {
 	object, _, _ := strings.Cut(e.Object, " ")
 	if object == "" {
 		return nil
@@ -177,6 +177,8 @@ func auditLinks(e *activity.Entry) []fact {
 		if id, err := cluster.JobID(object); err == nil {
 			path = jobPath(id)
 		}
+	case "node":
+		path = facts.colors.Paths[e.Object]
 	}
 	return []fact{{format.PlainText(e.Object), path}}
 }
