@@ -66,6 +66,7 @@ type options struct {
 	roles     []customRole
 	callbacks Callbacks
 	alerts    AlertEngine // nil without WithAlerts
+	oidc      OIDC        // nil without WithOIDC
 }
 
 // AddWorker adds a worker as river.AddWorker does. forge's own executor runs its jobs, at

@@ -137,6 +137,7 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 		Cluster: n.clusterOptions(ctx),
 		Auth: auth.Options{
 			Tokens:         n.tokens(),
+			Users:          n.users(),
 			Audit:          access.NewAudit(n.pool),
 			AllowedHosts:   n.allowedHosts(),
 			TrustedProxies: n.cfg.HTTP.ProxyRanges(),
@@ -282,15 +283,17 @@ func (n *Node) tokenKeeper() cluster.TokenKeeper {
 }
 
 // allowedHosts returns the host names that requests may use: those of loopback, of
-// http.allowed_hosts and of the node's URL. A listener that is not local also accepts the
+// http.allowed_hosts, of the node's URL and of the pages' URL for users. A listener that is not local also accepts the
 // host name and every IP address.
 func (n *Node) allowedHosts() []string {
 	hosts := append(auth.LoopbackHosts(), n.cfg.HTTP.AllowedHosts...)
 	if !n.cfg.HTTP.Local() {
 		hosts = append(hosts, auth.AnyAddress, n.self.Hostname)
 	}
-	if u, err := url.Parse(n.self.APIURL); err == nil {
-		hosts = append(hosts, u.Hostname())
+	for _, address := range []string{n.self.APIURL, n.cfg.Dashboard.OIDC.RedirectURL} {
+		if u, err := url.Parse(address); err == nil && u.Host != "" {
+			hosts = append(hosts, u.Hostname())
+		}
 	}
 	return hosts
 }

@@ -73,7 +73,7 @@ func New(cfg *Config, opts ...Option) (*Node, error) {
 		opt(&n.opts)
 	}
 	n.current.Store(cfg)
-	if err := errors.Join(cfg.RequireDatabase(), n.checkAlerts(cfg)); err != nil {
+	if err := errors.Join(cfg.RequireDatabase(), n.checkAlerts(cfg), n.checkUsers(cfg)); err != nil {
 		return nil, err
 	}
 	n.createLog()

@@ -117,7 +117,7 @@ func (a *app) auditCommand() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Show the audit log, newest first, or follow it", Args: cobra.NoArgs,
-		Example: "  forge audit --outcome refused\n  forge audit --actor deploy --follow",
+		Example: "  forge audit --outcome refused\n  forge audit --actor deploy --follow\n  forge audit --actor user:ann@example.com -o wide",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if outcome := filter.Outcome; outcome != "" && !slices.Contains(access.AuditOutcomes(), outcome) {
 				return usageError(fmt.Errorf("--outcome %q: want %s", outcome, strings.Join(access.AuditOutcomes(), ", ")))
@@ -138,7 +138,8 @@ func (a *app) auditCommand() *cobra.Command {
 	}
 	cmd.Flags().IntVarP(&filter.Limit, "limit", "n", 30, "at most this many; with --follow: how many earlier entries to print first")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "print new entries as they are added, until interrupted (-o json: one object each)")
-	cmd.Flags().StringVar(&filter.Actor, "actor", "", "only entries of this actor: a token's name, cli:USER or anonymous")
+	cmd.Flags().StringVar(&filter.Actor, "actor", "", "only entries of this actor: a token's name, user:NAME, cli:USER or anonymous")
+	cmd.Flags().StringVar(&filter.Subject, "subject", "", "only entries of the user with this identifier at the provider")
 	cmd.Flags().StringVar(&filter.Action, "action", "", "only this action, such as job.cancel")
 	cmd.Flags().StringVar(&filter.Outcome, "outcome", "", "only entries with this outcome: "+strings.Join(access.AuditOutcomes(), ", "))
 	return cmd
@@ -151,5 +152,6 @@ var auditColumns = []column[access.AuditEntry]{
 	{title: "action", show: func(e access.AuditEntry) string { return e.Action }},
 	{title: "object", show: func(e access.AuditEntry) string { return dash(e.Object) }},
 	{title: "outcome", show: func(e access.AuditEntry) string { return e.Outcome }},
+	{title: "subject", wide: true, show: func(e access.AuditEntry) string { return dash(e.Subject) }},
 	{title: "detail", wide: true, show: func(e access.AuditEntry) string { return dash(e.Detail) }},
 }

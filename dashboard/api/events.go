@@ -27,7 +27,8 @@ func (s *API) eventRoutes() []route.Route {
 			ID: "listAudit", Summary: "List the actions and refusals in the audit log, newest first",
 			About: "Returns the audit log: each action with its caller, its address and its outcome.",
 			Query: slices.Concat([]route.Parameter{
-				route.Text("actor", "Only actions of this actor."), route.Text("action", "Only this action, such as job.cancel."),
+				route.Text("actor", "Only actions of this actor: a token's name, user:NAME, cli:USER or anonymous."),
+				route.Text("subject", "Only actions of the user with this identifier at the provider."), route.Text("action", "Only this action, such as job.cancel."),
 				route.Among("outcome", "Only entries with this outcome.", access.AuditOutcomes()...),
 			}, route.Followed),
 		}, s.audit)))
@@ -52,7 +53,7 @@ func (s *API) events(r *http.Request, q *web.Query) (growing[eventstore.Event], 
 
 // audit follows the audit log. An entry is sent a second time when its action has ended.
 func (s *API) audit(_ *http.Request, q *web.Query) (growing[access.AuditEntry], error) {
-	filter := access.AuditFilter{Actor: q.Values.Get("actor"), Action: q.Values.Get("action"), Outcome: q.Values.Get("outcome")}
+	filter := access.AuditFilter{Actor: q.Values.Get("actor"), Subject: q.Values.Get("subject"), Action: q.Values.Get("action"), Outcome: q.Values.Get("outcome")}
 	return growing[access.AuditEntry]{
 		id:   func(e access.AuditEntry) int64 { return e.ID },
 		mark: func(e access.AuditEntry) string { return e.Outcome },

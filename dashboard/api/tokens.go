@@ -46,23 +46,32 @@ func (s *API) tokenRoutes() []route.Route {
 
 // reader is the caller of a request as the API describes it.
 type reader struct {
-	// Name is the name of the token; "anonymous" if this node requires none.
+	// Name is the name of the token, or "user:" and the name of a user; "anonymous" if this
+	// node requires no token.
 	Name  string       `json:"name"`
 	Scope access.Scope `json:"scope"`
 	// Token reports that the caller has a token.
 	Token bool `json:"token"`
+	// Subject and Issuer identify a user: at the provider, or at a trusted proxy.
+	Subject string `json:"subject,omitempty"`
+	Issuer  string `json:"issuer,omitempty"`
+	// Groups are the groups that give the user's scope.
+	Groups string `json:"groups,omitempty"`
 }
 
 func (s *API) readerRoute() route.Route {
 	return get(s, "/api/v1/whoami", route.Operation{
 		ID: "getCaller", Summary: "The caller and its scope",
-		About: "Returns the name and the scope of the token of the request. If the node requires no token, the caller is anonymous and may do everything but create tokens.",
+		About: "Returns the name and the scope of the token or the user of the request. If the node requires no token, the caller is anonymous and may do everything but create tokens.",
 	}, func(r *http.Request, _ *web.Query) (reader, error) {
 		if s.Tokens == nil {
 			return reader{Name: auth.Anonymous, Scope: access.Admin}, nil
 		}
 		caller := auth.CallerOf(r.Context())
-		return reader{Name: caller.Name, Scope: caller.Scope, Token: true}, nil
+		return reader{
+			Name: caller.Name, Scope: caller.Scope, Token: !caller.IsUser(),
+			Subject: caller.Subject, Issuer: caller.Issuer, Groups: caller.Groups,
+		}, nil
 	})
 }
 

@@ -48,7 +48,8 @@ func entryOf(of route.Route, r *http.Request) access.AuditEntry {
 		objects = append(objects, r.PathValue(key[1]))
 	}
 	return access.AuditEntry{
-		Actor: cmp.Or(CallerOf(r.Context()).Name, Anonymous), Source: web.AddressOf(r), Action: of.ActionName(), Object: strings.Join(objects, " "),
+		Actor: cmp.Or(CallerOf(r.Context()).Name, Anonymous), Subject: CallerOf(r.Context()).Subject,
+		Source: web.AddressOf(r), Action: of.ActionName(), Object: strings.Join(objects, " "),
 	}
 }
 
@@ -87,7 +88,8 @@ func (s *Guard) RecordDone(w http.ResponseWriter, r *http.Request, action, detai
 		return true
 	}
 	_, err := s.Audit.Begin(r.Context(), access.AuditEntry{
-		Actor: Anonymous, Source: web.AddressOf(r), Action: action, Outcome: access.Done, Detail: detail,
+		Actor: cmp.Or(CallerOf(r.Context()).Name, Anonymous), Subject: CallerOf(r.Context()).Subject,
+		Source: web.AddressOf(r), Action: action, Outcome: access.Done, Detail: detail,
 	})
 	if err != nil {
 		s.AnswerDatabaseError(w, r, err)

@@ -52,6 +52,7 @@ const (
 // auth authenticates requests.
 type auth struct {
 	tokens   Tokens
+	users    Users
 	now      func() time.Time
 	failures *throttle
 	calls    *throttle
@@ -66,9 +67,9 @@ type remembered struct {
 	at time.Time
 }
 
-func newAuth(tokens Tokens, now func() time.Time) *auth {
+func newAuth(tokens Tokens, users Users, now func() time.Time) *auth {
 	return &auth{
-		tokens: tokens, now: now, good: map[[sha256.Size]byte]remembered{},
+		tokens: tokens, users: users, now: now, good: map[[sha256.Size]byte]remembered{},
 		failures: newThrottle(rate.Every(failureEvery), MaxFailures),
 		calls:    newThrottle(CallsPerSecond, CallsAtOnce),
 	}
@@ -92,14 +93,26 @@ func SecretOf(r *http.Request) (secret string, session bool) {
 	return "", false
 }
 
-// Identify returns the holder of the request's secret, or tokenstore.ErrInvalid.
+// Identify returns the holder of the request's secret, or else the user whom a trusted proxy
+// has named, or access.ErrInvalid.
 func (d *auth) Identify(r *http.Request) (access.Holder, error) {
+	who, err := d.bySecret(r)
+	if user, named := proxyUserOf(r.Context()); named && errors.Is(err, access.ErrInvalid) {
+		return user.Holder(d.users.Groups), nil
+	}
+	return who, err
+}
+
+func (d *auth) bySecret(r *http.Request) (access.Holder, error) {
 	secret, session := SecretOf(r)
 	if secret == "" {
 		return access.Holder{}, access.ErrInvalid
 	}
 	look := d.tokens.Verify
-	if session {
+	switch {
+	case session && access.IsUserSession(secret):
+		look = d.users.holder
+	case session:
 		look = d.tokens.Session
 	}
 	who, err := look(r.Context(), secret)
@@ -114,10 +127,15 @@ func (d *auth) Identify(r *http.Request) (access.Holder, error) {
 		d.good[key] = remembered{who, d.now()}
 	case errors.Is(err, access.ErrInvalid):
 		delete(d.good, key)
-	case web.IsRead(r.Method) && !known.at.IsZero() && d.now().Sub(known.at) < GraceWithoutDatabase:
+	case web.IsRead(r.Method) && known.holdsAt(d.now()):
 		return known.Holder, nil
 	}
 	return who, err
+}
+
+// holdsAt reports whether the holder may still read while the database cannot be asked.
+func (k remembered) holdsAt(now time.Time) bool {
+	return !k.at.IsZero() && now.Sub(k.at) < GraceWithoutDatabase && (k.Until.IsZero() || now.Before(k.Until))
 }
 
 // caller is the authenticated holder of a request; the zero value is anonymous.
@@ -126,7 +144,10 @@ type caller struct{ access.Holder }
 // Identity returns a text that identifies this caller for good. No address and no anonymous
 // caller has the same.
 func (c caller) Identity() string {
-	if c.Name == "" {
+	switch {
+	case c.IsUser():
+		return "user:" + c.Issuer + " " + c.Subject
+	case c.Name == "":
 		return ""
 	}
 	return "token:" + strconv.FormatInt(c.ID, 10)
@@ -138,6 +159,11 @@ type callerKey struct{}
 func CallerOf(ctx context.Context) caller {
 	who, _ := ctx.Value(callerKey{}).(caller)
 	return who
+}
+
+// AsCaller returns a request with its caller.
+func AsCaller(r *http.Request, who access.Holder) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{who}))
 }
 
 // admit passes on requests whose token covers a scope. Its answers to others do not reveal
@@ -166,7 +192,7 @@ func (s *Guard) admit(of route.Route, need access.Scope, next http.HandlerFunc) 
 		case err != nil:
 			s.AnswerDatabaseError(w, r, err)
 		default:
-			r = r.WithContext(context.WithValue(r.Context(), callerKey{}, caller{who}))
+			r = AsCaller(r, who)
 			if !who.Scope.Covers(need) {
 				s.RecordRefused(r, of, http.StatusForbidden)
 				s.forbidden(w, r, who, need)
@@ -182,7 +208,15 @@ func (s *Guard) admit(of route.Route, need access.Scope, next http.HandlerFunc) 
 // so the answer does not reveal whether a resource exists.
 func (s *Guard) forbidden(w http.ResponseWriter, r *http.Request, who access.Holder, need access.Scope) {
 	w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="forge", error="insufficient_scope", scope=%q`, need))
-	s.Fail(w, r, http.StatusForbidden, fmt.Sprintf("This needs the scope %s. The token %s has the scope %s.", need, who.Name, who.Scope))
+	detail := fmt.Sprintf("This needs the scope %s. The token %s has the scope %s.", need, who.Name, who.Scope)
+	if who.IsUser() {
+		groups := who.Groups
+		if user, named := proxyUserOf(r.Context()); named && user.Subject == who.Subject {
+			groups = strings.Join(user.Groups, ", ")
+		}
+		detail = s.Users.Lacking(who, groups, need)
+	}
+	s.Fail(w, r, http.StatusForbidden, detail)
 }
 
 // rateLimited limits the rate at which one caller uses the API.
@@ -224,6 +258,12 @@ func (s *Guard) Throttled(w http.ResponseWriter, r *http.Request) bool {
 	}
 	s.answerTooMany(w, r, wait, "Too many attempts with a wrong token.")
 	return true
+}
+
+// Failing reports whether the address of a request has failed too often, without counting
+// the request as a failure.
+func (d *auth) Failing(r *http.Request) bool {
+	return d.failures.wait(web.AddressOf(r), d.now()) > 0
 }
 
 func (s *Guard) answerTooMany(w http.ResponseWriter, r *http.Request, wait time.Duration, detail string) {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/route"
@@ -17,6 +18,8 @@ import (
 type Options struct {
 	// Tokens authenticates callers. Without it, everybody may do everything.
 	Tokens Tokens
+	// Users are who may use the listener without a token.
+	Users Users
 	// Audit records actions in the audit log. Without it, no action is recorded.
 	Audit Audit
 	// AllowedHosts are the host names that the listener answers to, without port. Empty
@@ -49,15 +52,18 @@ type Guard struct {
 	now      func() time.Time
 	lifetime context.Context //nolint:containedctx // the context of the node, not of a call
 	Auth     *auth
+	// untrusted makes the log mention an untrusted proxy once.
+	untrusted sync.Once
 	// refusals limits how many refusals are recorded.
 	refusals *refusals
 	Limits   limits
 }
 
 func New(opts Options, answers *web.Responder, now func() time.Time, lifetime context.Context) *Guard { //nolint:revive // the context of the node, not of a call
+	opts.Users.logger = answers.Logger
 	return &Guard{
 		Responder: answers, Options: opts, now: now, lifetime: lifetime,
-		Auth: newAuth(opts.Tokens, now), refusals: newRefusals(), Limits: newLimits(opts.Concurrent),
+		Auth: newAuth(opts.Tokens, opts.Users, now), refusals: newRefusals(), Limits: newLimits(opts.Concurrent),
 	}
 }
 
@@ -73,6 +79,7 @@ func (s *Guard) Protect(next http.Handler) http.Handler {
 	next = protection.Handler(s.Recovered(next))
 	return deadlines(s.compressed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header())
+		r = s.withProxyUser(r)
 		r.RemoteAddr = clientAddress(r, s.TrustedProxies)
 		if s.Beyond != nil && s.Beyond(r.Context()) {
 			w.Header().Set("Connection", "close")

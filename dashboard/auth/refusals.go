@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -100,6 +101,14 @@ func (s *Guard) RecordRefused(r *http.Request, of route.Route, status int) {
 		e.Action, e.Object = "read", r.URL.Path
 	}
 	e.Detail = strconv.Itoa(status)
+	s.writeRefusal(r.Context(), e)
+}
+
+// RecordRefusedLogin records that nobody was logged in, and why. The request's caller is who
+// wanted to.
+func (s *Guard) RecordRefusedLogin(r *http.Request, status int, why string) {
+	e := entryOf(route.Route{Action: "login"}, r)
+	e.Detail = strings.TrimSpace(strconv.Itoa(status) + " " + why)
 	s.writeRefusal(r.Context(), e)
 }
 

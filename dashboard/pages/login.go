@@ -22,6 +22,10 @@ type loginBody struct {
 	Next string
 	// Wrong reports that the submitted token was invalid.
 	Wrong bool
+	// Provider is where users log in; nil if only tokens do.
+	Provider *loginProvider
+	// Onward is shown in place of the form.
+	Onward *onward
 }
 
 func (s *Pages) loginPage(w http.ResponseWriter, r *http.Request) {
@@ -35,6 +39,9 @@ func (s *Pages) loginPage(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Pages) writeLogin(w http.ResponseWriter, r *http.Request, status int, b loginBody) {
+	if b.Onward == nil && b.Provider == nil {
+		b.Provider = s.loginProvider(r.Context(), b.Next)
+	}
 	s.writePage(w, r, status, view{Kind: "login", Title: "Log in", Self: s.Self, Body: b})
 }
 
@@ -67,7 +74,12 @@ func (s *Pages) formLogout(w http.ResponseWriter, r *http.Request) {
 	if _, ok := s.Form(w, r); !ok {
 		return
 	}
-	if session, is := auth.SecretOf(r); is {
+	session, is := auth.SecretOf(r)
+	if is && access.IsUserSession(session) && s.Users.Provider != nil {
+		s.logoutUser(w, r, session)
+		return
+	}
+	if is {
 		who, err := s.Auth.Identify(r)
 		if err == nil && !s.RecordDone(w, r, "logout", "303 as "+who.Name) {
 			return
@@ -86,6 +98,9 @@ func (s *Pages) formLogout(w http.ResponseWriter, r *http.Request) {
 func (s *Pages) loginFor(r *http.Request, status int) string {
 	if s.Tokens == nil || status != http.StatusUnauthorized && status != http.StatusForbidden {
 		return ""
+	}
+	if strings.HasPrefix(r.URL.Path, userLoginPath) {
+		return "/login"
 	}
 	return "/login?" + web.Encode("next", s.returnAddress(r))
 }

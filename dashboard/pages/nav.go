@@ -2,6 +2,7 @@ package pages
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/forge-scheduler/forge/dashboard/auth"
 	"github.com/forge-scheduler/forge/dashboard/route"
@@ -62,9 +63,11 @@ func (s *Pages) covers(reader access.Holder, need access.Scope) bool {
 type identity struct {
 	// Name is the name of the token, or "anonymous".
 	Name string
-	// Token reports that the reader has logged in with a token.
+	// Token reports that the reader has logged in, with a token or as a user.
 	Token bool
-	Scope access.Scope
+	// Proxied reports that a proxy names the reader, who cannot log out here.
+	Proxied bool
+	Scope   access.Scope
 	// May describes what the reader may do.
 	May string
 }
@@ -77,6 +80,9 @@ func (s *Pages) identityOf(reader access.Holder) *identity {
 	case reader.Name == "":
 		return nil
 	default:
-		return &identity{Name: reader.Name, Token: true, Scope: reader.Scope, May: reader.Scope.May()}
+		return &identity{
+			Name: strings.TrimPrefix(reader.Name, "user:"), Token: true, Proxied: reader.Issuer == access.ProxyIssuer,
+			Scope: reader.Scope, May: reader.Scope.May(),
+		}
 	}
 }

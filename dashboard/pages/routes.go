@@ -86,8 +86,16 @@ func (s *Pages) loginRoutes() []route.Route {
 	if s.Tokens == nil {
 		return nil
 	}
-	return []route.Route{
+	routes := []route.Route{
 		{Path: "/login", Get: s.loginPage, Read: route.Open, Post: s.formLogin, Write: route.Open},
 		{Path: "/logout", Post: s.formLogout, Write: route.Open},
 	}
+	if s.Users.Provider == nil {
+		return routes
+	}
+	return append(routes,
+		route.Route{Path: userLoginPath, Get: s.beginLogin, Read: route.Open},
+		route.Route{Path: callbackPath, Get: s.completeLogin, Read: route.Open},
+		route.Route{Path: endedPath, Post: s.endSessions, Write: route.Open},
+	)
 }

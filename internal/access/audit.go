@@ -29,19 +29,21 @@ const maxText = 500
 
 // AuditEntry is an action in the audit log.
 type AuditEntry struct {
-	ID      int64     `json:"id"`
-	At      time.Time `json:"at"`
-	Actor   string    `json:"actor"`
-	Source  string    `json:"source"`
-	Action  string    `json:"action"`
-	Object  string    `json:"object,omitempty"`
-	Outcome string    `json:"outcome"`
-	Detail  string    `json:"detail,omitempty"`
+	ID    int64     `json:"id"`
+	At    time.Time `json:"at"`
+	Actor string    `json:"actor"`
+	// Subject is the identifier of a user at the provider; empty for all others.
+	Subject string `json:"subject,omitempty"`
+	Source  string `json:"source"`
+	Action  string `json:"action"`
+	Object  string `json:"object,omitempty"`
+	Outcome string `json:"outcome"`
+	Detail  string `json:"detail,omitempty"`
 }
 
 // AuditFilter selects entries; zero fields match all.
 type AuditFilter struct {
-	Actor, Action, Outcome string
+	Actor, Subject, Action, Outcome string
 	// BeforeID selects entries with smaller ids.
 	BeforeID int64
 	// AfterID selects entries with greater ids.
@@ -51,16 +53,16 @@ type AuditFilter struct {
 }
 
 const beginSQL = `
-INSERT INTO forge_audit (actor, source, action, object, outcome, detail)
-VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO forge_audit (actor, subject, source, action, object, outcome, detail)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
 RETURNING id`
 
 const endSQL = `UPDATE forge_audit SET outcome = $2, detail = $3 WHERE id = $1`
 
 const listAuditSQL = `
-SELECT id, at, actor, source, action, object, outcome, detail
+SELECT id, at, actor, subject, source, action, object, outcome, detail
 FROM forge_audit
-WHERE ($1 = '' OR actor = $1) AND ($2 = '' OR action = $2) AND ($3 = '' OR outcome = $3) AND ($4::bigint = 0 OR id < $4) AND id > $6
+WHERE ($1 = '' OR actor = $1) AND ($7 = '' OR subject = $7) AND ($2 = '' OR action = $2) AND ($3 = '' OR outcome = $3) AND ($4::bigint = 0 OR id < $4) AND id > $6
 ORDER BY id DESC
 LIMIT $5`
 
@@ -80,7 +82,7 @@ func (a *Audit) Begin(ctx context.Context, e AuditEntry) (id int64, err error) {
 	if e.Outcome == "" {
 		e.Outcome = Begun
 	}
-	err = a.db.QueryRow(ctx, beginSQL, clean(e.Actor), clean(e.Source), clean(e.Action), clean(e.Object), e.Outcome, clean(e.Detail)).Scan(&id)
+	err = a.db.QueryRow(ctx, beginSQL, clean(e.Actor), clean(e.Subject), clean(e.Source), clean(e.Action), clean(e.Object), e.Outcome, clean(e.Detail)).Scan(&id)
 	if err != nil {
 		return 0, fmt.Errorf("write %s to the audit log: %w", e.Action, err)
 	}
@@ -97,7 +99,7 @@ func (a *Audit) End(ctx context.Context, id int64, outcome, detail string) error
 
 // List returns the newest entries that match a filter, newest first.
 func (a *Audit) List(ctx context.Context, f AuditFilter) ([]AuditEntry, error) {
-	entries, err := postgres.Collect(ctx, a.db, pgx.RowToStructByPos[AuditEntry], listAuditSQL, f.Actor, f.Action, f.Outcome, f.BeforeID, f.Limit, f.AfterID)
+	entries, err := postgres.Collect(ctx, a.db, pgx.RowToStructByPos[AuditEntry], listAuditSQL, f.Actor, f.Action, f.Outcome, f.BeforeID, f.Limit, f.AfterID, f.Subject)
 	if err != nil {
 		return nil, fmt.Errorf("read the audit log: %w", err)
 	}

@@ -14,14 +14,24 @@ import (
 // SessionLife is the lifetime of a session.
 const SessionLife = 12 * time.Hour
 
-// Holder is the token behind a secret.
+// Holder is the token behind a secret, or a user.
 type Holder struct {
 	// ID is the token's id. A name may be reused once its token is revoked, an id
-	// may not.
-	ID    int64
+	// may not. It is 0 for a user.
+	ID int64
+	// Name is the token's name, or "user:" and the user's name.
 	Name  string
 	Scope Scope
+	// Issuer and Subject identify a user; they are empty for a token.
+	Issuer, Subject string
+	// Groups lists the groups that give the user a scope.
+	Groups string
+	// Until is when the provider's word about the user ends; zero for a token.
+	Until time.Time
 }
+
+// IsUser reports whether the holder is a user and not a token.
+func (h Holder) IsUser() bool { return h.Subject != "" }
 
 // A use is recorded at most once a minute, so that most reads do not write.
 const verifySQL = `
@@ -100,7 +110,7 @@ func (t *Tokens) holder(ctx context.Context, sql, prefix, secret string, more ..
 	if err != nil {
 		return Holder{}, fmt.Errorf("look up a token: %w", err)
 	}
-	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Holder])
+	found, err := pgx.CollectExactlyOneRow(rows, scanHolder)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Holder{}, ErrInvalid
 	}
@@ -108,4 +118,9 @@ func (t *Tokens) holder(ctx context.Context, sql, prefix, secret string, more ..
 		return Holder{}, fmt.Errorf("look up a token: %w", err)
 	}
 	return found, nil
+}
+
+func scanHolder(row pgx.CollectableRow) (h Holder, err error) {
+	err = row.Scan(&h.ID, &h.Name, &h.Scope)
+	return h, err
 }

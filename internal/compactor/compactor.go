@@ -205,6 +205,7 @@ func sweeps(keep Retention) []sweep {
 		{"audit", keep.Audit, of(access.NewAudit, (*access.Audit).Prune)},
 		{"idempotency_keys", access.MinKeyRetention, of(access.NewKeys, (*access.Keys).Prune)},
 		{"sessions", overAlready, of(access.NewTokens, (*access.Tokens).PruneSessions)},
+		{"user_sessions", overAlready, of(access.NewUserSessions, (*access.UserSessions).Prune)},
 		{"tokens", keep.Audit, of(access.NewTokens, (*access.Tokens).Prune)},
 		{"leader_history", keep.History, of(leaderstore.New, (*leaderstore.Store).PruneHistory)},
 		{"queues", keep.Idle, of(jobstore.New, (*jobstore.Store).PruneQueues)},

@@ -42,7 +42,7 @@ var badText = []bad{
 var badKeys = []bad{
 	{"unknown key", "[cluster.leader_election]\nleese_duration = \"3s\"\n", []string{`forge.toml:2:1: cluster.leader_election.leese_duration: unknown key; want "lease_duration"`}},
 	{"unknown section", "[clustre]\nname = \"a\"\n", []string{`forge.toml:1:2: clustre: unknown section; want "cluster"`}},
-	{"nothing near", "[dashboard]\nzzzzzzzz = 1\n", []string{`forge.toml:2:1: dashboard.zzzzzzzz: unknown key; want one of auth, enabled`}},
+	{"nothing near", "[dashboard]\nzzzzzzzz = 1\n", []string{`forge.toml:2:1: dashboard.zzzzzzzz: unknown key; want one of auth, enabled, groups, oidc, proxy_auth`}},
 	{"wrong case", "[cluster.leader_election]\nLEASE_DURATION = \"3s\"\n", []string{`forge.toml:2:1: cluster.leader_election.LEASE_DURATION: wrong case; want "lease_duration"`}},
 	{"wrong case of a section", "[Node]\nslots = 3\n", []string{`forge.toml:1:2: Node: wrong case; want "node"`}},
 	{"every", inCron("every = \"5m\"\ncommand = [\"true\"]"), []string{
@@ -333,7 +333,7 @@ func TestBadInputs(t *testing.T) {
 	t.Parallel()
 	for section, cases := range map[string][]bad{
 		"text": badText, "keys": badKeys, "types": badTypes, "node": badNode,
-		"crons": badCrons, "jobs": badJobs, "alerts": badAlerts, "notify": badNotify,
+		"crons": badCrons, "jobs": badJobs, "alerts": badAlerts, "notify": badNotify, "login": badLogin,
 	} {
 		for _, c := range cases {
 			t.Run(section+"/"+c.name, func(t *testing.T) {

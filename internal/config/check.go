@@ -52,6 +52,7 @@ func (l *loader) check() {
 	l.checkElection()
 	l.checkHTTP()
 	l.checkAllowed()
+	l.checkLogin()
 	l.checkQueues()
 	l.checkJobs()
 	l.checkNotify()

@@ -276,9 +276,13 @@ type Dashboard struct {
 	Enabled bool `toml:"enabled"`
 	// Auth says who may use the listener: everybody, or who has a token.
 	Auth string `toml:"auth" oneof:"none|token"`
+	// Groups maps groups of users to scopes.
+	Groups    map[string]string `toml:"groups,omitempty" oneof:"viewer|operator|admin"`
+	OIDC      OIDC              `toml:"oidc,omitempty"`
+	ProxyAuth ProxyAuth         `toml:"proxy_auth,omitempty"`
 }
 
-// ByToken says whether whoever uses the listener has to have a token.
+// ByToken says whether whoever uses the listener has to have a token, or to be a user.
 func (d Dashboard) ByToken() bool { return d.Auth == "token" }
 
 // Metrics is how often nodes report to the aggregator, and how long the history

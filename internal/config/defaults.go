@@ -53,8 +53,11 @@ func Default() *Config {
 			DSTMissing:    "run-after",
 			DSTRepeated:   "first",
 		},
-		HTTP:      HTTP{Listen: "127.0.0.1:8080", MaxConnections: 1000, MaxConnectionsPerAddress: 250},
-		Dashboard: Dashboard{Enabled: true, Auth: "none"},
+		HTTP: HTTP{Listen: "127.0.0.1:8080", MaxConnections: 1000, MaxConnectionsPerAddress: 250},
+		Dashboard: Dashboard{
+			Enabled: true, Auth: "none",
+			OIDC: OIDC{Scopes: []string{"openid", "profile", "email"}, GroupsClaim: "groups"},
+		},
 		Metrics: Metrics{
 			ScrapeInterval: Duration(15 * time.Second),
 			Rollups:        Rollups{Minute: Duration(day), FiveMinutes: Duration(week), Hour: Duration(90 * day)},

@@ -277,7 +277,7 @@ func (c *Config) hideText(values []string) func(path, text string) string {
 // are hidden wherever they stand, such as in a command.
 func redactByKey(path, text string) string {
 	switch key := strings.TrimPrefix(path[len(parent(path)):], "."); {
-	case text != "" && notifySecret(path):
+	case text != "" && (notifySecret(path) || path == clientSecret):
 		return redacted
 	case key == "url" || key == "leader_url" || key == "database" || key == "api_url" || key == "proxy_url":
 		return redactAddress(text)

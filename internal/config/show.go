@@ -10,9 +10,9 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// emptyUnique is the section of a job that is not unique in anything: omitempty
-// holds a struct with a list and a number for one with values.
-var emptyUnique = regexp.MustCompile(`(?m)^\[jobs\..*\.unique\]\n(\[|\n|\z)`)
+// emptySection is the section of a job that is not unique in anything, or of a trusted
+// proxy that is not configured: omitempty holds a struct with a list for one with values.
+var emptySection = regexp.MustCompile(`(?m)^\[(?:jobs\..*\.unique|dashboard\.proxy_auth)\]\n(\[|\n|\z)`)
 
 // Show writes the effective configuration as TOML, secrets redacted. The crons and jobs of
 // included files stand in it, so it includes none.
@@ -23,7 +23,7 @@ func (c *Config) Show(w io.Writer) error {
 	if err := encoder.Encode(c.shown()); err != nil {
 		return fmt.Errorf("write the configuration: %w", err)
 	}
-	if _, err := w.Write(emptyUnique.ReplaceAll(text.Bytes(), []byte("$1"))); err != nil {
+	if _, err := w.Write(emptySection.ReplaceAll(text.Bytes(), []byte("$1"))); err != nil {
 		return fmt.Errorf("write the configuration: %w", err)
 	}
 	return nil

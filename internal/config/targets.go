@@ -31,6 +31,7 @@ func (l *loader) checkAllowed() {
 	l.checkRanges("http.allow_cidrs", l.cfg.HTTP.AllowCIDRs)
 	l.checkRanges("http.allow_receiver_cidrs", l.cfg.HTTP.AllowReceiverCIDRs)
 	l.checkRanges("http.trusted_proxies", l.cfg.HTTP.TrustedProxies)
+	l.checkRanges("dashboard.proxy_auth.trusted_proxies", l.cfg.Dashboard.ProxyAuth.TrustedProxies)
 }
 
 func (l *loader) checkRanges(list string, texts []string) {

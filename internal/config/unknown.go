@@ -17,26 +17,29 @@ var later = map[string]string{
 
 // elsewhere holds keys that people write where they do not belong.
 var elsewhere = map[string]string{
-	"crons.*.every":     `schedule = "@every 5m"`,
-	"crons.*.cron":      `"schedule"`,
-	"crons.*.tz":        `"timezone"`,
-	"crons.*.enabled":   "paused = true to hold it",
-	"crons.*.statement": `"sql"`,
-	"crons.*.kind":      "kind in [jobs.NAME] and job = NAME here",
-	"crons.*.queue":     "queue in [jobs.NAME] and job = NAME here",
-	"crons.*.priority":  "priority in [jobs.NAME] and job = NAME here",
-	"crons.*.timeout":   "timeout in [jobs.NAME] and job = NAME here",
-	"crons.*.retry":     "retry in [jobs.NAME] and job = NAME here",
-	"crons.*.env":       "env in [jobs.NAME] and job = NAME here",
-	"crons.*.headers":   "headers in [jobs.NAME] and job = NAME here",
-	"crons.*.method":    "method in [jobs.NAME] and job = NAME here",
-	"crons.*.body":      "body in [jobs.NAME] and job = NAME here",
-	"crons.*.database":  "database in [jobs.NAME] and job = NAME here",
-	"crons.*.output":    "output in [jobs.NAME] and job = NAME here",
-	"jobs.*.schedule":   "[[crons]] with this schedule and job = NAME",
-	"jobs.*.sql":        `"statement"`,
-	"http.port":         `listen = "127.0.0.1:PORT"`,
-	"http.host":         `listen = "HOST:8080"`,
+	"crons.*.every":                     `schedule = "@every 5m"`,
+	"crons.*.cron":                      `"schedule"`,
+	"crons.*.tz":                        `"timezone"`,
+	"crons.*.enabled":                   "paused = true to hold it",
+	"crons.*.statement":                 `"sql"`,
+	"crons.*.kind":                      "kind in [jobs.NAME] and job = NAME here",
+	"crons.*.queue":                     "queue in [jobs.NAME] and job = NAME here",
+	"crons.*.priority":                  "priority in [jobs.NAME] and job = NAME here",
+	"crons.*.timeout":                   "timeout in [jobs.NAME] and job = NAME here",
+	"crons.*.retry":                     "retry in [jobs.NAME] and job = NAME here",
+	"crons.*.env":                       "env in [jobs.NAME] and job = NAME here",
+	"crons.*.headers":                   "headers in [jobs.NAME] and job = NAME here",
+	"crons.*.method":                    "method in [jobs.NAME] and job = NAME here",
+	"crons.*.body":                      "body in [jobs.NAME] and job = NAME here",
+	"crons.*.database":                  "database in [jobs.NAME] and job = NAME here",
+	"crons.*.output":                    "output in [jobs.NAME] and job = NAME here",
+	"jobs.*.schedule":                   "[[crons]] with this schedule and job = NAME",
+	"jobs.*.sql":                        `"statement"`,
+	"dashboard.oidc.groups":             "[dashboard.groups]",
+	"dashboard.proxy_auth.groups":       "[dashboard.groups]",
+	"dashboard.oidc.client_secret_file": `client_secret = "${file:PATH}"`,
+	"http.port":                         `listen = "127.0.0.1:PORT"`,
+	"http.host":                         `listen = "HOST:8080"`,
 }
 
 // unknown reports a key that the struct does not have.
@@ -82,7 +85,7 @@ func pattern(path string) string {
 // chose.
 func chosen(path string) bool {
 	switch path {
-	case "jobs", "queues", "notify", "cluster.leader_election.roles":
+	case "jobs", "queues", "notify", "dashboard.groups", "cluster.leader_election.roles":
 		return true
 	}
 	return false

@@ -28,3 +28,4 @@ INSERT INTO forge_audit (actor, source, action, object, outcome) VALUES ('me', '
 INSERT INTO forge_idempotency_keys (caller, key, digest, status, location) VALUES ('me', 'k', sha256('k'), 201, '/x');
 INSERT INTO forge_silences (alert, until, created_by) VALUES ('late', now() + interval '1 hour', 'me');
 INSERT INTO forge_enqueued (kind, jobs) VALUES ('report', 3);
+INSERT INTO forge_user_sessions (hash, issuer, subject, name, groups, sealed, valid_until, expires_at) VALUES (sha256('u'), 'https://login.example.com', '42', 'ann@example.com', '{platform}', '\x01', now() + interval '1 hour', now() + interval '12 hours');

@@ -47,6 +47,7 @@ var owners = map[string]string{
 	"forge_nodes":            "internal/nodestore",
 	"forge_notifications":    "internal/alerts",
 	"forge_sessions":         "internal/access",
+	"forge_user_sessions":    "internal/access",
 	"forge_silences":         "internal/alerts",
 	"forge_tokens":           "internal/access",
 	"river_job":              "internal/jobstore",
