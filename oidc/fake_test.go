@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -96,9 +97,7 @@ func (f *fakeProvider) discovery(w http.ResponseWriter, _ *http.Request) {
 		"issuer": f.URL, "authorization_endpoint": f.URL + "/auth", "token_endpoint": f.URL + "/token", "jwks_uri": f.URL + "/keys",
 		"id_token_signing_alg_values_supported": []string{"none", "HS256", "RS256"}, "end_session_endpoint": f.URL + "/end?x=1",
 	}
-	for name, value := range f.more {
-		found[name] = value
-	}
+	maps.Copy(found, f.more)
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(found)
 }
@@ -122,9 +121,7 @@ func (f *fakeProvider) token(w http.ResponseWriter, r *http.Request) {
 	}
 	claims, _ := json.Marshal(f.claims)
 	answer := map[string]any{"access_token": "a", "token_type": "Bearer", "expires_in": 60, "refresh_token": "r2", "id_token": f.sign(string(claims))}
-	for name, value := range f.answer {
-		answer[name] = value
-	}
+	maps.Copy(answer, f.answer)
 	_ = json.NewEncoder(w).Encode(answer)
 }
 

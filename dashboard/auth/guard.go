@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/route"
@@ -53,7 +53,7 @@ type Guard struct {
 	lifetime context.Context //nolint:containedctx // the context of the node, not of a call
 	Auth     *auth
 	// untrusted makes the log mention an untrusted proxy once.
-	untrusted sync.Once
+	untrusted atomic.Bool
 	// refusals limits how many refusals are recorded.
 	refusals *refusals
 	Limits   limits
@@ -77,9 +77,8 @@ func (s *Guard) Protect(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(s.crossOrigin))
 	next = protection.Handler(s.Recovered(next))
-	return deadlines(s.compressed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return deadlines(s.compressed(s.namedByProxy(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header())
-		r = s.withProxyUser(r)
 		r.RemoteAddr = clientAddress(r, s.TrustedProxies)
 		if s.Beyond != nil && s.Beyond(r.Context()) {
 			w.Header().Set("Connection", "close")
@@ -94,7 +93,7 @@ func (s *Guard) Protect(next http.Handler) http.Handler {
 			return
 		}
 		next.ServeHTTP(w, r)
-	})))
+	}))))
 }
 
 // Recovered answers for a handler that panics.

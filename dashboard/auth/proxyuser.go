@@ -27,13 +27,18 @@ func proxyUserOf(ctx context.Context) (user access.User, named bool) {
 	return user, named
 }
 
+// namedByProxy adds the user whom a trusted proxy names to requests.
+func (s *Guard) namedByProxy(next http.Handler) http.Handler {
+	if s.Users.Proxy.User == "" {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(w, s.withProxyUser(r)) })
+}
+
 // withProxyUser returns the request with the user whom its proxy names, and without the
 // headers. Those from other addresses, and headers that occur twice, are ignored.
 func (s *Guard) withProxyUser(r *http.Request) *http.Request {
 	proxy := s.Users.Proxy
-	if proxy.User == "" {
-		return r
-	}
 	users, groups := r.Header.Values(proxy.User), r.Header.Values(proxy.Groups)
 	if len(users) == 0 && len(groups) == 0 {
 		return r
@@ -42,10 +47,10 @@ func (s *Guard) withProxyUser(r *http.Request) *http.Request {
 	r.Header.Del(proxy.Groups)
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !contains(proxy.Trusted, peer.Addr()) {
-		s.untrusted.Do(func() {
+		if s.untrusted.CompareAndSwap(false, true) {
 			s.Logger.WarnContext(r.Context(), "an address names a user and is not in dashboard.proxy_auth.trusted_proxies; its header is ignored, and so are later ones",
 				"header", proxy.User, "address", r.RemoteAddr)
-		})
+		}
 		return r
 	}
 	user := access.User{Issuer: access.ProxyIssuer, Groups: splitGroups(groups)}

@@ -126,8 +126,26 @@ type webPage struct {
 	body   string
 }
 
-func (b *browser) read(answer *http.Response, err error) webPage {
+func (b *browser) get(address string) webPage {
 	b.t.Helper()
+	return b.send(http.MethodGet, address, nil)
+}
+
+func (b *browser) post(address string, form url.Values) webPage {
+	b.t.Helper()
+	return b.send(http.MethodPost, address, form)
+}
+
+func (b *browser) send(method, address string, form url.Values) webPage {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), method, address, strings.NewReader(form.Encode()))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	answer, err := b.Do(r)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -137,16 +155,6 @@ func (b *browser) read(answer *http.Response, err error) webPage {
 		b.t.Fatal(err)
 	}
 	return webPage{answer.StatusCode, answer.Request.URL, answer.Header, string(body)}
-}
-
-func (b *browser) get(address string) webPage {
-	b.t.Helper()
-	return b.read(b.Get(address))
-}
-
-func (b *browser) post(address string, form url.Values) webPage {
-	b.t.Helper()
-	return b.read(b.PostForm(address, form))
 }
 
 // caller is who a node says that the browser is.
