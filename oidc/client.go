@@ -45,9 +45,10 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // explain returns an error of a request for tokens, without the answer's body. It wraps
 // access.ErrInvalid if the provider has refused the request.
-func explain(what string, err error) error {
+func (p *provider) explain(what string, err error) error {
 	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
 	if !ok {
+		p.doubt()
 		return fmt.Errorf("%s: %w", what, clipped{err})
 	}
 	status := 0

@@ -39,7 +39,7 @@ func (p *provider) Complete(ctx context.Context, attempt access.LoginAttempt, co
 	}
 	tokens, err := known.Exchange(client.ClientContext(ctx, p.client), code, oauth2.VerifierOption(attempt.Verifier))
 	if err != nil {
-		return access.Login{}, explain("exchange the code of a login", err)
+		return access.Login{}, p.explain("exchange the code of a login", err)
 	}
 	raw, _ := tokens.Extra("id_token").(string)
 	id, err := p.verify(ctx, known, raw)
@@ -67,7 +67,7 @@ func (p *provider) Refresh(ctx context.Context, of access.Login) (access.Login, 
 	source := known.TokenSource(client.ClientContext(ctx, p.client), &oauth2.Token{RefreshToken: of.RefreshToken})
 	tokens, err := source.Token()
 	if err != nil {
-		return access.Login{}, explain("refresh a login", err)
+		return access.Login{}, p.explain("refresh a login", err)
 	}
 	raw, _ := tokens.Extra("id_token").(string)
 	if raw == "" { // the provider only extends the login

@@ -260,6 +260,10 @@ func TestConfigurationIsCached(t *testing.T) {
 		t.Error("a request that was given up succeeds")
 	}
 	check(0, true, 4) // whoever gave up says nothing about the provider
+	if _, err := p.Refresh(gone, access.Login{}); err == nil {
+		t.Error("a request that was given up succeeds")
+	}
+	check(0, true, 5) // something was wrong with the provider
 }
 
 func TestGroups(t *testing.T) {

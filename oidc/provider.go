@@ -111,6 +111,17 @@ func (p *provider) remembered(within time.Duration) (known *discovered, failed e
 	return nil, nil, false
 }
 
+// doubt makes Check read the configuration again, because the provider did not answer.
+func (p *provider) doubt() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if stale := p.now().Add(-checkedFor); p.known != nil && p.known.at.After(stale) {
+		doubted := *p.known
+		doubted.at = stale
+		p.known = &doubted
+	}
+}
+
 // read requests the provider's configuration.
 func (p *provider) read(ctx context.Context) (*discovered, error) {
 	found, err := client.NewProvider(client.ClientContext(ctx, p.client), p.cfg.Issuer)
