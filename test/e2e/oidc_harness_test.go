@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -26,7 +27,7 @@ import (
 var buildDex = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(builds, "dex")
 	cmd := exec.Command("go", "build", "-ldflags=-w", "-o", path, ".")
-	cmd.Dir = "../dex"
+	cmd.Dir, cmd.Env = "../dex", append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build dex: %w\n%s", err, out)
 	}
