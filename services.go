@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -123,6 +124,7 @@ func (n *Node) initConfigured(cfg *Config) {
 	}
 	n.metrics.InitCrons(names)
 	n.metrics.InitKinds(n.runner.Kinds())
+	n.metrics.InitQueues(slices.Collect(maps.Keys(n.runner.Queues())))
 	n.metrics.NodeSlots.WithLabelValues(cfg.Node.ID).Set(float64(cfg.Node.Slots))
 	n.metrics.ConfigReloadedAt.SetToCurrentTime()
 }

@@ -56,6 +56,8 @@ type attempt struct {
 	args       json.RawMessage
 	output     output
 	meter      *meter
+	cron       *share // nil for a job of no cron
+	queue      *share
 	exitCode   *int
 	statusCode *int
 }
@@ -90,7 +92,7 @@ type recorder struct {
 
 func newRecorder(options Options, logs *logWriter, finished *summary) *recorder {
 	return &recorder{
-		logs: logs, nodeID: options.NodeID, logger: options.Logger, meters: newMeters(options.Metrics), summary: finished,
+		logs: logs, nodeID: options.NodeID, logger: options.Logger, meters: newMeters(options.Metrics, options.NodeID), summary: finished,
 	}
 }
 
@@ -98,12 +100,23 @@ func newRecorder(options Options, logs *logWriter, finished *summary) *recorder 
 func (r *recorder) begin(job *rivertype.JobRow, a *attempt) {
 	a.Run = runOf(job, r.nodeID)
 	a.output.init(r.logs, a.JobID, a.Attempt)
-	a.meter = r.meters.of(job.Kind)
+	a.meter, a.cron, a.queue = r.meters.of(job.Kind), r.meters.ofCron(a.Cron), r.meters.ofQueue(job.Queue)
 	a.meter.started.Inc()
 	a.meter.running.Inc()
-	if job.AttemptedAt != nil { // both are times of the database's clock
-		a.meter.wait.Observe(max(0, job.AttemptedAt.Sub(job.ScheduledAt).Seconds()))
+	if job.AttemptedAt == nil {
+		return
 	}
+	wait := max(0, job.AttemptedAt.Sub(job.ScheduledAt).Seconds()) // both are times of the database's clock
+	for _, share := range r.shares(a) {
+		if share != nil {
+			share.wait.Observe(wait)
+		}
+	}
+}
+
+// shares returns what an attempt counts for.
+func (r *recorder) shares(a *attempt) [4]*share {
+	return [4]*share{&a.meter.share, a.cron, a.queue, r.meters.node}
 }
 
 // errPanic is the error of an attempt whose worker panicked.
@@ -125,8 +138,12 @@ func (r *recorder) end(ctx context.Context, a *attempt, started time.Time, cause
 	}
 	r.count(ctx, a, &result)
 	a.meter.running.Dec()
-	a.meter.finished[result.Outcome].Inc()
-	a.meter.took.Observe(took.Seconds())
+	for _, share := range r.shares(a) {
+		if share != nil {
+			share.finished[result.Outcome].Inc()
+			share.took.Observe(took.Seconds())
+		}
+	}
 	r.summary.add(a.Job, result.Outcome)
 	r.report(ctx, a, result, took)
 	return result

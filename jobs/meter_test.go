@@ -11,6 +11,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/metrics"
 )
 
 // Every attempt is counted by its outcome, which is also that of the recorded attempt.
@@ -49,4 +50,37 @@ func TestAttemptsAreCountedByOutcome(t *testing.T) {
 		}
 		want("held", jobstore.OutcomeCancelled, held, "cancelled")
 	})
+}
+
+// An attempt counts for its kind, queue, node and cron alike.
+func TestAttemptsAreCountedByQueueNodeAndCron(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, map[string]config.Job{"ok": shell("true"), "bad": once(shell("false"))})
+	n.finish(t, n.work(t, jobstore.NewJob{Kind: "ok"}), "completed")
+	n.finish(t, n.work(t, jobstore.NewJob{Kind: "bad", Metadata: tickMetadata}), "discarded")
+	for name, of := range map[string]struct {
+		attempts          metrics.Attempts
+		label             string
+		completed, failed float64
+	}{
+		"queue": {n.metrics.QueueJobs, "default", 1, 1}, "node": {n.metrics.NodeJobs, nodeID, 1, 1}, "cron": {n.metrics.CronJobs, "nightly", 0, 1},
+	} {
+		eventually(t, func() bool {
+			return testutil.ToFloat64(of.attempts.Finished.WithLabelValues(of.label, jobstore.OutcomeCompleted)) == of.completed &&
+				testutil.ToFloat64(of.attempts.Finished.WithLabelValues(of.label, jobstore.OutcomeFailed)) == of.failed
+		}, func() string { return "the attempts by " + name + " are not counted" })
+		samples, err := n.metrics.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		measured := 0
+		for _, sample := range samples {
+			if dimension, key, of := metrics.Division(sample.Name, sample.Labels); dimension == name && key != "" && (of == metrics.MeasureWait || of == metrics.MeasureDuration) {
+				measured += int(sample.Value)
+			}
+		}
+		if want := 2 * int(of.completed+of.failed); measured != want {
+			t.Errorf("by %s, %d waits and durations were measured, want %d", name, measured, want)
+		}
+	}
 }

@@ -163,6 +163,7 @@ func TestRetire(t *testing.T) {
 	for node, count := range map[string]float64{"a": 2, "b": 3, "c": 4} {
 		n := c.start(node, "000000000000000"+node)
 		n.count(count)
+		n.metrics.NodeJobs.Finished.WithLabelValues(node, "completed").Add(count)
 		n.end()
 	}
 	// b is old and gone; c is old but its node is alive.
@@ -178,6 +179,9 @@ func TestRetire(t *testing.T) {
 	defer c.lead(3)()
 	c.awaitTerm(3)
 	c.await(started, 9)
+	// The totals have the attempts of a node that is there, and forget those of others.
+	c.awaitLabels("forge_node_job_finished_total", map[string]string{"node_id": "c", "outcome": "completed"}, 4)
+	c.awaitRow(`SELECT count(*) = 0 FROM forge_metrics_cluster WHERE metric = 'forge_node_job_finished_total' AND labels ->> 'node_id' IN ('a', 'b') AND term = 3`)
 }
 
 // Hazards of a cluster whose roles are all up are in the totals and in the gauges

@@ -64,6 +64,8 @@ type Finished struct {
 	step  Step
 	start time.Time
 	rows  []Row
+	// shares are those of a minute.
+	shares []minuteShare
 }
 
 // Store reads the totals, and reads and writes the rollups.
@@ -85,8 +87,8 @@ func (s *Store) Next(ctx context.Context, step Step, from, until time.Time, hold
 
 // Write writes a window.
 func (s *Store) Write(ctx context.Context, f Finished) error {
-	if len(f.rows) == 0 {
-		return nil
+	if err := s.writeShares(ctx, f); err != nil || len(f.rows) == 0 {
+		return err
 	}
 	return postgres.Exec(ctx, s.db, "roll metrics up to "+f.step.String(), writeRollupsSQL, f.step.seconds(), f.start, f.rows)
 }
@@ -109,7 +111,8 @@ func (s *Store) next(ctx context.Context, step Step, from, until time.Time, hold
 		rows, err = postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Row], rowsSQL, finer(step).seconds(), start, end)
 		rows = Merge(rows, start)
 	}
-	return Finished{end, step, start, rows}, err
+	rows, shares := divide(rows)
+	return Finished{end, step, start, rows, shares}, err
 }
 
 func finer(step Step) Step {
@@ -182,10 +185,15 @@ func (s *Store) Range(ctx context.Context, q Query) ([]Row, error) {
 		q.Step.seconds(), q.Metric, q.Labels, q.From, q.To, q.Limit)
 }
 
-// Prune deletes at most limit rows of a step whose windows began before an instant,
-// the oldest first.
+// Prune deletes at most limit rollups and as many shares of a step whose windows began before
+// an instant, the oldest first.
 func (s *Store) Prune(ctx context.Context, step Step, before time.Time, limit int) (int64, error) {
-	return postgres.Affected(ctx, s.db, "prune windows of "+step.String(), pruneRollupsSQL, step.seconds(), before, limit)
+	rollups, err := postgres.Affected(ctx, s.db, "prune windows of "+step.String(), pruneRollupsSQL, step.seconds(), before, limit)
+	if err != nil {
+		return 0, err
+	}
+	shares, err := postgres.Affected(ctx, s.db, "prune shares of "+step.String(), pruneSharesSQL, step.seconds(), before, limit)
+	return rollups + shares, err
 }
 
 // Buckets are added up individually: nodes of different versions may have different

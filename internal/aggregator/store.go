@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -240,7 +241,9 @@ func retire(ctx context.Context, tx pgx.Tx, before time.Time) error {
 	if err != nil {
 		return fmt.Errorf("read retired metrics: %w", err)
 	}
-	return postgres.Exec(ctx, tx, "save retired metrics", saveRetiredSQL, report{Base: counted(append(retired, gone...)...)})
+	// The row of the nodes that are gone would grow by each of them.
+	base := slices.DeleteFunc(counted(append(retired, gone...)...), func(s metrics.Sample) bool { return metrics.OfNode(s.Name) })
+	return postgres.Exec(ctx, tx, "save retired metrics", saveRetiredSQL, report{Base: base})
 }
 
 func writeSums(ctx context.Context, tx pgx.Tx, samples []metrics.Sample, at time.Time, term int64) error {

@@ -115,7 +115,7 @@ func clusterSums(nodes []nodeReport, vacant map[string]bool) sums {
 }
 
 func withoutNode(sample metrics.Sample) metrics.Sample {
-	if _, ok := sample.Labels["node_id"]; ok {
+	if _, ok := sample.Labels["node_id"]; ok && !metrics.OfNode(sample.Name) {
 		sample.Labels = maps.Clone(sample.Labels)
 		delete(sample.Labels, "node_id")
 	}

@@ -18,7 +18,8 @@ WHERE ` + isRunning + ` AND attempted_by[array_upper(attempted_by, 1)] IS NOT NU
 // The running jobs of one node. A row that another transaction has locked is left for the
 // next check.
 const orphansSQL = `
-SELECT id, kind, queue, attempt, max_attempts, coalesce(attempted_at, created_at), metadata ? 'cancel_attempted_at'
+SELECT id, kind, queue, coalesce(metadata ->> 'forge:cron', ''), attempt, max_attempts, coalesce(attempted_at, created_at),
+       metadata ? 'cancel_attempted_at'
 FROM river_job
 WHERE id = ANY (ARRAY (SELECT unnest(ids) FROM forge_claims WHERE client_id = $1))
   AND state = 'running' AND attempted_by[array_upper(attempted_by, 1)] = $1
@@ -47,6 +48,7 @@ type Orphan struct {
 	ID          int64
 	Kind        string
 	Queue       string
+	Cron        string // empty for a job of no cron
 	Attempt     int
 	MaxAttempts int
 	AttemptedAt time.Time

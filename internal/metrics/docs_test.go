@@ -44,7 +44,7 @@ for every configured role, cron and kind, so that its first event shows in ` + "
 The label ` + "`cron`" + ` has at most 1,000 values; further crons share ` + "`_other`" + `.
 
 Every ` + "`metrics.scrape_interval`" + `, the metrics aggregator's leader adds up the series of all nodes, without the label
-` + "`node_id`" + `. Every node serves the same totals at ` + "`/metrics/cluster`" + `. A restart of a node does not reset them, and a new
+` + "`node_id`" + `, which only ` + "`forge_node_job_*`" + ` and the gauges that the leader sets keep. Every node serves the same totals at ` + "`/metrics/cluster`" + `. A restart of a node does not reset them, and a new
 leader continues them. The totals keep the counters of a node that stops reporting, and drop its gauges after three
 intervals; ` + "`forge_node_reporting`" + ` is 0 for it until it leaves or its row is removed. The overview,
 ` + "`forge node list -o wide`" + ` and ` + "`/api/v1/nodes`" + ` show that too. ` + "`forge_leader_is_leader`" + ` is 0 for a role whose lease has
@@ -87,8 +87,21 @@ predecessor could not write. ` + "`[metrics.rollups]`" + ` sets how long they ar
 | ` + "`from`" + `, ` + "`to`" + ` | Rollups that begin in this time; by default the last hour. |
 | ` + "`step`" + ` | ` + "`1m`" + `, ` + "`5m`" + ` or ` + "`1h`" + `; by default the finest that gives at most 1,500 windows. |
 
-The response has the series with their points, oldest first; those of histograms with the estimated quantiles
-` + "`p50`" + `, ` + "`p90`" + ` and ` + "`p99`" + `. At most 50,000 points are returned.
+The response has the series with their points, oldest first; those of histograms with the estimated percentiles
+` + "`p50`" + `, ` + "`p90`" + `, ` + "`p95`" + ` and ` + "`p99`" + `, in the unit of the metric. At most 50,000 points are returned.
+
+## Breakdown
+
+For each window, the leader also records the attempts by cron, kind, node and queue: of the 50 with the most attempts in
+the window each, and of all others together as ` + "`_other`" + `. They are kept as long as the rollups. The page *Metrics*,
+` + "`forge metrics`" + ` and the API add them up:
+
+` + "```sh\nforge metrics --by kind --since 24h --sort failures\ncurl 'http://127.0.0.1:8080/api/v1/metrics/breakdown?by=cron&sort=wait'\n```" + `
+
+Each row has the attempts that finished, the failures among them (failed, timed out, or lost with their node), and the
+percentiles p50, p95 and p99 of how long jobs waited from due to started and of how long attempts took, in seconds.
+Percentiles are estimates: values between the bounds of two buckets count as spread evenly. ` + "`forge_cron_job_*`" + `,
+` + "`forge_queue_job_*`" + ` and ` + "`forge_node_job_*`" + ` have no rollups of their own.
 `
 
 func page(all []metrics.Series) string {

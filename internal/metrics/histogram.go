@@ -83,6 +83,53 @@ func (h *Histogram) Count() float64 {
 	return total
 }
 
+// BucketCount is the number of buckets of this version.
+var BucketCount = len(seconds) + 1
+
+// Counts returns the number of values in each bucket of this version, lowest first. A bucket
+// of another version counts for the one that its bound is in.
+func (h *Histogram) Counts() []int64 {
+	counts := make([]int64, BucketCount)
+	for _, b := range h.perBucket() {
+		i, _ := slices.BinarySearch(seconds, b.Bound)
+		counts[i] += int64(b.Count)
+	}
+	return counts
+}
+
+// FromCounts is the reverse of Counts, without the sum of the values; nil if there are none.
+func FromCounts(counts []int64) *Histogram {
+	h := &Histogram{Buckets: map[string]float64{}}
+	for i, n := range counts {
+		switch {
+		case n == 0:
+		case i < len(seconds):
+			h.Buckets[strconv.FormatFloat(seconds[i], 'g', -1, 64)] = float64(n)
+		default:
+			h.Buckets[infinite] += float64(n)
+		}
+	}
+	if len(h.Buckets) == 0 {
+		return nil
+	}
+	return h
+}
+
+// perBucket returns the buckets that have values, in no order.
+func (h *Histogram) perBucket() (buckets []Bucket) {
+	if h == nil {
+		return nil
+	}
+	for text, n := range h.Buckets {
+		bound, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			bound = math.Inf(1) // unknown to every version of forge
+		}
+		buckets = append(buckets, Bucket{bound, n})
+	}
+	return buckets
+}
+
 // Cumulative returns the buckets as Prometheus represents them: ordered by bound,
 // each including the counts of all lower buckets.
 func (h *Histogram) Cumulative() []Bucket { return h.cumulative(nil) }
@@ -98,12 +145,8 @@ func (h *Histogram) cumulative(bounds []float64) []Bucket {
 	for _, bound := range bounds {
 		counts[bound] = 0
 	}
-	for text, n := range h.Buckets {
-		bound, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			bound = math.Inf(1) // unknown to every version of forge
-		}
-		counts[bound] += n
+	for _, b := range h.perBucket() {
+		counts[b.Bound] += b.Count
 	}
 	buckets := make([]Bucket, 0, len(counts))
 	total := 0.0

@@ -43,6 +43,7 @@ func (m *Metrics) InitRoles(nodeID string, roles []string) {
 	for _, result := range beats {
 		m.NodeHeartbeats.WithLabelValues(nodeID, result)
 	}
+	m.NodeJobs.init(nodeID)
 }
 
 // InitCrons starts the counters of the configured crons at 0. It may be called
@@ -52,6 +53,7 @@ func (m *Metrics) InitCrons(names []string) {
 		m.CronRuns.WithLabelValues(label)
 		m.CronFailures.WithLabelValues(label)
 		m.CronMissed.WithLabelValues(label)
+		m.CronJobs.init(label)
 		for _, verdict := range verdicts {
 			m.CronTicks.WithLabelValues(label, verdict)
 		}
@@ -75,6 +77,13 @@ func (m *Metrics) InitKinds(kinds []string) {
 		for _, outcome := range outcomes {
 			m.JobFinished.WithLabelValues(kind, outcome)
 		}
+	}
+}
+
+// InitQueues starts the counters of the configured queues at 0.
+func (m *Metrics) InitQueues(names []string) {
+	for _, name := range names {
+		m.QueueJobs.init(name)
 	}
 }
 

@@ -43,6 +43,9 @@ type Metrics struct {
 	JobDuration *prometheus.HistogramVec
 	JobWait     *prometheus.HistogramVec
 	JobRunning  *prometheus.GaugeVec
+	// Attempts of jobs by cron, queue and node. The labels are cron, always the value of
+	// CronLabel, queue and node_id.
+	CronJobs, QueueJobs, NodeJobs Attempts
 	// Starts of commands on this node.
 	CommandStartsWaiting prometheus.Gauge
 	CommandStartSeconds  prometheus.Gauge
@@ -144,6 +147,9 @@ func (m *Metrics) addJobs(f *factory) {
 	m.JobDuration = f.histogramVec("forge_job_duration_seconds", "Seconds that an attempt ran.", "kind")
 	m.JobWait = f.histogramVec("forge_job_wait_seconds", "Seconds from the time at which a job was due to its start.", "kind")
 	m.JobRunning = f.gaugeVec("forge_job_running", "Jobs running on this node.", "kind")
+	m.CronJobs = f.attempts(cronJobs, "by cron", "cron")
+	m.QueueJobs = f.attempts(queueJobs, "by queue", "queue")
+	m.NodeJobs = f.attempts(nodeJobs, "by node", "node_id")
 	m.CommandStartsWaiting = f.gauge("forge_command_starts_waiting", "Claimed commands that wait to be started on this node, which starts a few at a time.")
 	m.CommandStartSeconds = f.gauge("forge_command_start_seconds", "Seconds that starting a command takes on this node, smoothed; 0 before the first.")
 	m.JobOutputLines = f.counterVec("forge_job_output_lines_total", "Output lines that attempts on this node wrote.", "kind")

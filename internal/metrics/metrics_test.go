@@ -23,6 +23,7 @@ func TestCountersStartAtZero(t *testing.T) {
 	m.InitRoles("a", []string{"scheduler", "log_compactor"})
 	m.InitCrons([]string{"nightly"})
 	m.InitKinds([]string{"report"})
+	m.InitQueues([]string{"default"})
 	m.InitCompactor([]string{"events"})
 
 	samples := snapshot(t, m)

@@ -29,3 +29,4 @@ INSERT INTO forge_idempotency_keys (caller, key, digest, status, location) VALUE
 INSERT INTO forge_silences (alert, until, created_by) VALUES ('late', now() + interval '1 hour', 'me');
 INSERT INTO forge_enqueued (kind, jobs) VALUES ('report', 3);
 INSERT INTO forge_user_sessions (hash, issuer, subject, name, groups, sealed, valid_until, expires_at) VALUES (sha256('u'), 'https://login.example.com', '42', 'ann@example.com', '{platform}', '\x01', now() + interval '1 hour', now() + interval '12 hours');
+INSERT INTO forge_metrics_shares (step, dimension, at, key, attempts, failures, wait, took) VALUES (60, 'kind', now(), 'k', 3, 1, '{3}', NULL);

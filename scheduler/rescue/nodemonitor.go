@@ -224,7 +224,7 @@ func (m *nodeMonitor) rescueBatch(ctx context.Context, s lostProcess, limit int)
 	if err != nil || len(orphans) == 0 {
 		return 0, err
 	}
-	m.count(orphans, available)
+	m.count(s.nodeID, orphans, available)
 	m.logger.InfoContext(ctx, "orphaned jobs released", "lost_node", s.nodeID, "incarnation", s.incarnation, "how", s.cause,
 		"jobs", len(orphans), "available", available)
 	return len(orphans), nil
@@ -232,9 +232,14 @@ func (m *nodeMonitor) rescueBatch(ctx context.Context, s lostProcess, limit int)
 
 // count counts released orphans and their lost attempts, because the lost node no longer
 // can.
-func (m *nodeMonitor) count(orphans []jobstore.Orphan, available int) {
+func (m *nodeMonitor) count(node string, orphans []jobstore.Orphan, available int) {
 	for _, o := range orphans {
 		m.metrics.JobFinished.WithLabelValues(o.Kind, jobstore.OutcomeLost).Inc()
+		m.metrics.QueueJobs.Finished.WithLabelValues(o.Queue, jobstore.OutcomeLost).Inc()
+		m.metrics.NodeJobs.Finished.WithLabelValues(node, jobstore.OutcomeLost).Inc()
+		if o.Cron != "" {
+			m.metrics.CronJobs.Finished.WithLabelValues(m.metrics.CronLabel(o.Cron), jobstore.OutcomeLost).Inc()
+		}
 	}
 	m.metrics.JobOrphaned.Add(float64(len(orphans)))
 	m.metrics.JobRescued.Add(float64(available))

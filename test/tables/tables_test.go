@@ -44,6 +44,7 @@ var owners = map[string]string{
 	"forge_metrics_cluster":  "internal/aggregator",
 	"forge_metrics_nodes":    "internal/aggregator",
 	"forge_metrics_rollups":  "internal/aggregator",
+	"forge_metrics_shares":   "internal/aggregator",
 	"forge_nodes":            "internal/nodestore",
 	"forge_notifications":    "internal/alerts",
 	"forge_sessions":         "internal/access",
