@@ -36,6 +36,9 @@ func addresses(s *server) map[string]route.Route {
 		if path == "/api/v1/metrics/range" {
 			path += "?metric=forge_job_running"
 		}
+		if path == "/api/v1/metrics/breakdown" {
+			path += "?by=kind"
+		}
 		all[path] = r
 	}
 	if len(all) == 0 {
@@ -249,7 +252,7 @@ func TestRejectedRequestsAreRecorded(t *testing.T) {
 
 var pagePaths = []string{
 	"/", "/leaders", "/leaders?role=scheduler", "/crons", "/crons?q=back", "/crons/backup", "/crons/backup/backfill",
-	"/crons/backup/backfill?from=2026-11-19T00:00&to=2026-11-20T00:00", "/queues", "/queues?did=pause&queue=bulk", "/queues/bulk", "/queues/bulk?span=6h", "/alerts", "/alerts?did=silence&alert=quiet", "/alerts/quiet/silence", "/alerts/no_scheduler_leader/test", "/charts", "/charts?span=30d", "/storage", "/activity", "/activity?filter=type:config_*+by:ada", "/jobs", "/jobs?state=running", "/jobs?kind=dump&did=cancel&n=3", "/bulk/jobs/cancel?kind=dump", "/enqueue?kind=dump", "/jobs/42?did=same", "/jobs/42", "/nowhere",
+	"/crons/backup/backfill?from=2026-11-19T00:00&to=2026-11-20T00:00", "/queues", "/queues?did=pause&queue=bulk", "/queues/bulk", "/queues/bulk?span=6h", "/alerts", "/alerts?did=silence&alert=quiet", "/alerts/quiet/silence", "/alerts/no_scheduler_leader/test", "/charts", "/charts?span=30d", "/charts?by=kind&span=5m", "/storage", "/activity", "/activity?filter=type:config_*+by:ada", "/jobs", "/jobs?state=running", "/jobs?kind=dump&did=cancel&n=3", "/bulk/jobs/cancel?kind=dump", "/enqueue?kind=dump", "/jobs/42?did=same", "/jobs/42", "/nowhere",
 }
 
 var (

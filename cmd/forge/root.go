@@ -70,7 +70,7 @@ func (a *app) rootCommand() *cobra.Command {
 	root.AddCommand(
 		unixOnly(runtime.GOOS, a.devCommand()), unixOnly(runtime.GOOS, a.serveCommand()),
 		a.initCommand(), a.checkCommand(), a.configCommand(), a.planCommand(), a.applyCommand(), a.migrateCommand(),
-		unixOnly(runtime.GOOS, a.runCommand()), a.leaderCommand(), a.drillCommand(), a.nodeCommand(), a.cronCommand(), a.jobCommand(), a.queueCommand(), a.deadCommand(), a.alertsCommand(), a.watchable(a.eventsCommand()), a.watchable(a.activityCommand()), a.compactCommand(), a.watchable(a.auditCommand()), a.tokenCommand(), a.watchable(a.doctorCommand()),
+		unixOnly(runtime.GOOS, a.runCommand()), a.leaderCommand(), a.drillCommand(), a.nodeCommand(), a.cronCommand(), a.jobCommand(), a.queueCommand(), a.deadCommand(), a.alertsCommand(), a.watchable(a.metricsCommand()), a.watchable(a.eventsCommand()), a.watchable(a.activityCommand()), a.compactCommand(), a.watchable(a.auditCommand()), a.tokenCommand(), a.watchable(a.doctorCommand()),
 		a.manCommand(), a.versionCommand(),
 	)
 	strictArguments(root)

@@ -139,7 +139,7 @@ func TestOtherCommandsChangeNothing(t *testing.T) {
 	others := []string{
 		"activity", "alerts check", "alerts export", "alerts history", "alerts list", "alerts test", "audit", "check", "compact status", "config diff", "config history", "config show",
 		"cron history", "cron list", "cron next", "cron show", "cron why", "dead list", "doctor", "events", "help", "init",
-		"job explain", "job list", "job logs", "job show", "job wait", "leader history", "leader incident", "leader status", "leader watch", "man",
+		"job explain", "job list", "job logs", "job show", "job wait", "leader history", "leader incident", "leader status", "leader watch", "man", "metrics",
 		"node list", "node show", "plan", "queue limits", "queue list", "queue show", "token list", "version",
 		"dev", "migrate down", "migrate print", "migrate status", "migrate up", "run", "serve", // docs/security.md names them
 	}

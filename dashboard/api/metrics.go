@@ -13,6 +13,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/compactor"
+	"github.com/forge-scheduler/forge/internal/metrics"
 )
 
 // maxPoints is the maximum number of windows in one answer.
@@ -43,6 +44,7 @@ type rangedPoint struct {
 	Sum      *float64  `json:"sum,omitempty"`
 	P50      *float64  `json:"p50,omitempty"`
 	P90      *float64  `json:"p90,omitempty"`
+	P95      *float64  `json:"p95,omitempty"`
 	P99      *float64  `json:"p99,omitempty"`
 }
 
@@ -61,6 +63,16 @@ func (s *API) metricRoutes() []route.Route {
 				{Name: "label", Kind: "string", About: "label.NAME: only series whose label NAME has this value.", Family: true},
 			},
 		}, s.metricRange),
+		get(s, "/api/v1/metrics/breakdown", route.Operation{
+			ID: "getMetricBreakdown", Summary: "Divide the attempts of a time by cron, kind, node or queue",
+			About: "Returns the crons, kinds, nodes or queues with the most attempts, each with its attempts, failures and the percentiles of how many seconds jobs waited and attempts took. The item `_other` is for all others. Like the rollups it is added up from, it begins at a whole window and ends with the last finished one.",
+			Query: []route.Parameter{
+				required(route.Among("by", "What to divide by.", metrics.Dimensions...)),
+				route.Instant("from", "By default an hour before to."), route.Instant("to", "By default now."),
+				route.Among("sort", "The order: most attempts, which is the default, most failures, longest p99 of wait_seconds or took_seconds, or by key.", aggregator.BreakdownOrders...),
+				route.Bounded("limit", "How many keys at most", aggregator.MostKeys, aggregator.UsualKeys),
+			},
+		}, s.metricBreakdown),
 		get(s, "/api/v1/compaction", route.Operation{
 			ID: "getCompaction", Summary: "Show the passes of the log compactor and the sizes of the tables",
 			About: "Returns the newest passes of the log compactor and the size of each table.", Query: []route.Parameter{route.LimitParameter},
@@ -81,6 +93,25 @@ func (s *API) metricRoutes() []route.Route {
 		}})
 	}
 	return routes
+}
+
+// required makes a parameter mandatory.
+func required(p route.Parameter) route.Parameter {
+	p.Required = true
+	return p
+}
+
+func (s *API) metricBreakdown(r *http.Request, q *web.Query) (aggregator.Breakdown, error) {
+	by := q.Values.Get("by")
+	if by == "" {
+		q.Errs = append(q.Errs, fmt.Errorf("by must be one of %s", strings.Join(metrics.Dimensions, ", ")))
+	}
+	from, to := stretchOf(q, s.Now())
+	keys := q.UpTo("limit", aggregator.UsualKeys, aggregator.MostKeys)
+	if err := q.Err(); err != nil {
+		return aggregator.Breakdown{}, err
+	}
+	return s.Source.History.Breakdown(r.Context(), by, from, to, keys, q.Values.Get("sort"))
 }
 
 // clusterMetrics serves the newest metrics that the metrics aggregator has recorded.
@@ -119,7 +150,7 @@ func pointOf(row aggregator.Row) rangedPoint {
 	switch {
 	case row.Histogram != nil:
 		p.Sum = &row.Histogram.Sum
-		p.P50, p.P90, p.P99 = row.Quantile(.5), row.Quantile(.9), row.Quantile(.99)
+		p.P50, p.P90, p.P95, p.P99 = row.Quantile(.5), row.Quantile(.9), row.Quantile(.95), row.Quantile(.99)
 	case !row.Counter():
 		p.Least, p.Greatest = &row.Least, &row.Greatest
 	}
@@ -130,7 +161,7 @@ func pointOf(row aggregator.Row) rangedPoint {
 func historyQuery(q *web.Query, now time.Time) aggregator.Query {
 	asked := aggregator.Query{
 		Metric: q.Values.Get("metric"), Labels: map[string]string{},
-		From: q.Time("from"), To: q.Time("to"), Limit: maxPoints + 1,
+		Limit: maxPoints + 1,
 	}
 	if asked.Metric == "" {
 		q.Errs = append(q.Errs, errors.New("metric must name one of docs/metrics.md"))
@@ -140,19 +171,25 @@ func historyQuery(q *web.Query, now time.Time) aggregator.Query {
 			asked.Labels[label] = values[0]
 		}
 	}
-	if asked.To.IsZero() {
-		asked.To = now
-	}
-	if asked.From.IsZero() {
-		asked.From = asked.To.Add(-time.Hour)
-	}
-	if stretch := asked.To.Sub(asked.From); stretch <= 0 || stretch == math.MaxInt64 {
-		q.Errs = append(q.Errs, errors.New("from must be before to"))
-	} else {
-		asked.Step = aggregator.StepFor(stretch)
-	}
+	asked.From, asked.To = stretchOf(q, now)
+	asked.Step = aggregator.StepFor(asked.To.Sub(asked.From))
 	setStep(q, &asked)
 	return asked
+}
+
+// stretchOf returns the time of a query for recorded metrics.
+func stretchOf(q *web.Query, now time.Time) (from, to time.Time) {
+	from, to = q.Time("from"), q.Time("to")
+	if to.IsZero() {
+		to = now
+	}
+	if from.IsZero() {
+		from = to.Add(-time.Hour)
+	}
+	if stretch := to.Sub(from); stretch <= 0 || stretch == math.MaxInt64 {
+		q.Errs = append(q.Errs, errors.New("from must be before to"))
+	}
+	return from, to
 }
 
 func setStep(q *web.Query, asked *aggregator.Query) {

@@ -35,6 +35,11 @@ type History interface {
 	Range(ctx context.Context, q aggregator.Query) ([]aggregator.Row, error)
 	// Sums returns the windows aggregated into points of time.
 	Sums(ctx context.Context, q aggregator.SumQuery) ([]aggregator.Sum, error)
+	// Breakdown returns at most some keys of a dimension in an order of
+	// aggregator.BreakdownOrders.
+	Breakdown(ctx context.Context, by string, from, to time.Time, keys int, order string) (aggregator.Breakdown, error)
+	// SharePoints returns the shares of some keys, and of all others, by points of time.
+	SharePoints(ctx context.Context, q aggregator.ShareQuery, point time.Duration, keys []string) ([]aggregator.SharePoint, error)
 }
 
 // Leadership reads the current leaders and past tenures.

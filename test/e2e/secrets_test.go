@@ -344,7 +344,7 @@ func everyAnswer(t *testing.T, c *cluster, ask func(method, path, body string) (
 		if methods["get"] == nil {
 			continue
 		}
-		query := map[string]string{"/api/v1/metrics/range": "?metric=forge_job_running", "/api/v1/next": "?schedule=@hourly", "/api/v1/leaders/at": "?at=" + time.Now().UTC().Format(time.RFC3339)}[path]
+		query := map[string]string{"/api/v1/metrics/range": "?metric=forge_job_running", "/api/v1/metrics/breakdown": "?by=kind", "/api/v1/next": "?schedule=@hourly", "/api/v1/leaders/at": "?at=" + time.Now().UTC().Format(time.RFC3339)}[path]
 		header, answer := get(path, query)
 		if !strings.HasPrefix(header.Get("Content-Type"), "application/json") {
 			continue

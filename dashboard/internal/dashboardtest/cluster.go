@@ -113,6 +113,9 @@ type Cluster struct {
 	Passes  []compactor.Pass
 	Told    []alerts.Notification
 	Windows []aggregator.Row
+	Shares  []aggregator.SharePoint
+	// Divided is the query of Shares.
+	Divided aggregator.ShareQuery
 	rates   aggregator.Rates
 	// RatesRead is how often they were read.
 	RatesRead int

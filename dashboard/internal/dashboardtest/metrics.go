@@ -1,6 +1,7 @@
 package dashboardtest
 
 import (
+	"context"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/aggregator"
@@ -13,4 +14,31 @@ func Window(metric string, minutes int, value float64, labels ...string) aggrega
 		row.Labels[labels[i]] = labels[i+1]
 	}
 	return row
+}
+
+// Breakdown adds up the Shares of all dimensions.
+func (c History) Breakdown(_ context.Context, by string, from, to time.Time, keys int, order string) (aggregator.Breakdown, error) {
+	return Read(c.Cluster, func() aggregator.Breakdown {
+		c.Divided = aggregator.ShareQuery{Dimension: by, From: from, To: to}
+		b := aggregator.Breakdown{By: by, From: from, To: to, Step: aggregator.Minute.String(), Items: []aggregator.BreakdownItem{}}
+		for _, share := range c.Cluster.Shares[:min(len(c.Cluster.Shares), keys)] {
+			b.Items = append(b.Items, aggregator.BreakdownItem{
+				Key: share.Key, Attempts: share.Attempts, Failures: share.Failures,
+				Wait: aggregator.PercentilesOf(share.Wait), Took: aggregator.PercentilesOf(share.Took),
+			})
+		}
+		return b.Sorted(order)
+	})
+}
+
+// SharePoints returns the Shares of a time.
+func (c History) SharePoints(_ context.Context, q aggregator.ShareQuery, _ time.Duration, _ []string) ([]aggregator.SharePoint, error) {
+	return Read(c.Cluster, func() (found []aggregator.SharePoint) {
+		for _, share := range c.Cluster.Shares {
+			if !share.At.Before(q.From) && share.At.Before(q.To) {
+				found = append(found, share)
+			}
+		}
+		return found
+	})
 }
