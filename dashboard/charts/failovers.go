@@ -68,7 +68,7 @@ func height(gap time.Duration) string {
 // DrawFailovers draws the chart. It expects tenures newest first.
 func DrawFailovers(now time.Time, w window.Window, tenures []leaderstore.Tenure, colors Palette) Failovers {
 	scale := scaleOf(w)
-	f := Failovers{Extent: scale.extent(), Axis: scale.axis(w)}
+	f := Failovers{Extent: scale.extent(w.Zone), Axis: scale.axis(w)}
 	for _, step := range gridSteps {
 		f.Grid = append(f.Grid, gridLine{height(step.gap), step.text})
 	}

@@ -60,8 +60,18 @@ type lineSpec struct {
 
 type chartSpec struct {
 	id, name, about string
-	show            func(float64) string
-	lines           []lineSpec
+	// show formats a value, unit follows it; empty: show includes the unit.
+	show  func(float64) string
+	unit  string
+	lines []lineSpec
+}
+
+// withUnit formats a value with its unit.
+func (s chartSpec) withUnit(v float64) string {
+	if s.unit == "" {
+		return s.show(v)
+	}
+	return s.show(v) + " " + s.unit
 }
 
 // presence is a gauge that exists whenever the cluster had an aggregator. If it exists and
@@ -69,24 +79,26 @@ type chartSpec struct {
 const presence = metrics.NodesName
 
 var chartSpecs = []chartSpec{
-	{"work", "Jobs a minute", "Attempts that began, and how they ended", quantity, []lineSpec{
+	{"work", "Jobs a minute", "Attempts that began, and how they ended", quantity, "a minute", []lineSpec{
 		{"started", "live", "forge_job_started_total", "", nil, perMinute},
 		{"completed", "ok", "forge_job_finished_total", "outcome", []string{"completed"}, perMinute},
 		{"failed", "bad", "forge_job_finished_total", "outcome", []string{"failed", "timed_out", "lost"}, perMinute},
 	}},
-	{"depth", "Queue depth", "Unfinished jobs, on average", quantity, []lineSpec{
+	{"depth", "Queue depth", "Unfinished jobs, on average", quantity, "jobs", []lineSpec{
 		{"available", "live", metrics.QueueDepthName, "state", []string{"available"}, mean},
 		{"running", "ok", metrics.QueueDepthName, "state", []string{"running"}, mean},
 		{"to be retried", "warn", metrics.QueueDepthName, "state", []string{"retryable"}, mean},
 		{"scheduled", "idle", metrics.QueueDepthName, "state", []string{"scheduled"}, mean},
 	}},
-	{"late", "Lateness of crons", "From a tick to the commit of its job", lengthOf, []lineSpec{
-		{"half within", "ok", "forge_cron_delay_seconds", "", nil, quantile(.5)},
-		{"99 % within", "warn", "forge_cron_delay_seconds", "", nil, quantile(.99)},
+	{"late", "Lateness of crons", "From a tick to the commit of its job", lengthOf, "", []lineSpec{
+		{"p50", "ok", "forge_cron_delay_seconds", "", nil, quantile(.5)},
+		{"p95", "live", "forge_cron_delay_seconds", "", nil, quantile(.95)},
+		{"p99", "warn", "forge_cron_delay_seconds", "", nil, quantile(.99)},
 	}},
-	{"wait", "Wait of jobs", "From due to started", lengthOf, []lineSpec{
-		{"half within", "ok", "forge_job_wait_seconds", "", nil, quantile(.5)},
-		{"99 % within", "warn", "forge_job_wait_seconds", "", nil, quantile(.99)},
+	{"wait", "Wait of jobs", "From due to started", lengthOf, "", []lineSpec{
+		{"p50", "ok", "forge_job_wait_seconds", "", nil, quantile(.5)},
+		{"p95", "live", "forge_job_wait_seconds", "", nil, quantile(.95)},
+		{"p99", "warn", "forge_job_wait_seconds", "", nil, quantile(.99)},
 	}},
 }
 
@@ -126,6 +138,8 @@ type Drawing struct {
 
 	Charts []chart
 	Axis   []AxisMark
+	// Breakdown has the values of the charts of DrawBreakdown as a table.
+	Breakdown aggregator.Breakdown
 	// until is when there can be newer data to draw.
 	until time.Time
 }
@@ -200,7 +214,7 @@ func drawCharts(specs []chartSpec, w window.Window, now time.Time, read func(*po
 		d.Charts = append(d.Charts, p.draw(spec))
 	}
 	scale := Scale{p.start, p.of.Width}
-	d.Extent, d.Axis, d.until = scale.extent(), scale.axis(w), p.nextCheck(now)
+	d.Extent, d.Axis, d.until = scale.extent(w.Zone), scale.axis(w), p.nextCheck(now)
 	if !w.Live {
 		d.until = now.Add(maxRecheck)
 	}

@@ -36,7 +36,7 @@ type chartLine struct {
 // gridMark is a horizontal line with its value.
 type gridMark struct{ Y, Text string }
 
-// chartColumn is one point in time with the values of all lines.
+// chartColumn is one point in time with the values of all lines. A script shows its title.
 type chartColumn struct {
 	X, Width string
 	Title    string
@@ -73,21 +73,23 @@ func (p *points) draw(spec chartSpec) chart {
 	return c
 }
 
-// columns describes each point at which a value is known.
-func (p *points) columns(spec chartSpec, values [][]float64) (columns []chartColumn) {
+// columns describes each point, its values one a line.
+func (p *points) columns(spec chartSpec, values [][]float64) []chartColumn {
 	count := p.count()
+	columns := make([]chartColumn, count)
 	for i := range count {
 		var said []string
 		for l, line := range spec.lines {
 			if v := values[l][i]; !math.IsNaN(v) {
-				said = append(said, line.name+" "+spec.show(v))
+				said = append(said, line.name+" "+spec.withUnit(v))
 			}
 		}
-		if len(said) > 0 {
-			columns = append(columns, chartColumn{
-				X: format.Percent(float64(i) / float64(count)), Width: format.Percent(1 / float64(count)),
-				Title: p.at(i).In(p.zone).Format("2006-01-02 15:04 MST") + ": " + strings.Join(said, ", "),
-			})
+		if said == nil {
+			said = []string{"no data"}
+		}
+		columns[i] = chartColumn{
+			X: format.Percent(float64(i) / float64(count)), Width: format.Percent(1 / float64(count)),
+			Title: p.at(i).In(p.zone).Format("2006-01-02 15:04 MST") + ": " + strings.Join(said, "\n"),
 		}
 	}
 	return columns

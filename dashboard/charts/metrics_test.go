@@ -75,7 +75,8 @@ func TestChartLines(t *testing.T) {
 	if want := "Jobs a minute: started 5 now, at most 15; completed 0 now, at most 2; failed 0 now, at most 7."; c.Label != want {
 		t.Errorf("label %q, want %q", c.Label, want)
 	}
-	if c.Grid[0].Text != "20" || len(c.Columns) != 3 || !strings.Contains(c.Columns[0].Title, "started 15, completed 2, failed 7") {
+	if c.Grid[0].Text != "20" || len(c.Columns) != 5 || !strings.HasSuffix(c.Columns[1].Title, " UTC: started 15 a minute\ncompleted 2 a minute\nfailed 7 a minute") ||
+		!strings.HasSuffix(c.Columns[4].Title, " UTC: no data") {
 		t.Errorf("grid %v, columns %v", c.Grid, c.Columns)
 	}
 }

@@ -11,7 +11,7 @@ import (
 // queueSpecs are the charts of one queue.
 var queueSpecs = []chartSpec{
 	{
-		id: "depth", name: "Depth", about: "Unfinished jobs of the queue, on average", show: quantity, lines: []lineSpec{
+		id: "depth", name: "Depth", about: "Unfinished jobs of the queue, on average", show: quantity, unit: "jobs", lines: []lineSpec{
 			depthLine("available", "live", "available"), depthLine("running", "ok", "running"),
 			depthLine("to be retried", "warn", "retryable"), depthLine("scheduled", "idle", "scheduled"),
 		},

@@ -28,11 +28,14 @@ func SpanLinks(spans []time.Duration, current time.Duration, path func(name stri
 }
 
 // Extent holds the first and the last instant of a drawing, in milliseconds: a script
-// converts places in the drawing to instants.
-type Extent struct{ From, To int64 }
+// converts places in the drawing to instants, and shows them in TimeZone.
+type Extent struct {
+	From, To int64
+	TimeZone string
+}
 
-func (s Scale) extent() Extent {
-	return Extent{s.Start.UnixMilli(), s.Start.Add(s.Width).UnixMilli()}
+func (s Scale) extent(zone *time.Location) Extent {
+	return Extent{s.Start.UnixMilli(), s.Start.Add(s.Width).UnixMilli(), zone.String()}
 }
 
 // AxisMark is a text at a position of an axis. A minor one is left out on narrow screens.

@@ -77,7 +77,7 @@ func DrawSwimlane(now time.Time, w window.Window, leaders []leaderstore.Leader, 
 	if !w.Live && now.Before(end) {
 		end = now
 	}
-	drawing := Swimlane{Extent: scale.extent(), Axis: scale.axis(w)}
+	drawing := Swimlane{Extent: scale.extent(w.Zone), Axis: scale.axis(w)}
 	for _, leader := range leaders {
 		drawing.Lanes = append(drawing.Lanes, drawLane(leader, ofRole(tenures, leader.Role), scale, end, colors))
 	}

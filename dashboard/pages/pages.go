@@ -128,7 +128,7 @@ var pageKinds = map[string]pageKind{
 	"search":   {"search", []string{"q"}, nil, (*Pages).loadSearch},
 	"keys":     {"keys", nil, nil, (*Pages).loadKeys},
 	"tokens":   {"tokens", []string{"did", "token"}, nil, (*Pages).loadTokens},
-	"charts":   {"charts", window.Keys, []string{"list"}, (*Pages).loadCharts},
+	"charts":   {"charts", append([]string{"by", "sort"}, window.Keys...), []string{"list", "shares"}, (*Pages).loadCharts},
 	"storage":  {"storage", nil, []string{"passes", "tables"}, (*Pages).loadStorage},
 	"cancel":   {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Cancel)},
 	"retry":    {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Retry)},

@@ -82,16 +82,17 @@ func stepsFor(width time.Duration) []Step {
 
 // Breakdown returns at most some keys of a time in an order of BreakdownOrders.
 func (s *Store) Breakdown(ctx context.Context, by string, from, to time.Time, keys int, order string) (Breakdown, error) {
-	b := Breakdown{By: by, From: from, To: to, Items: []BreakdownItem{}}
-	for _, step := range stepsFor(to.Sub(from)) {
+	steps := stepsFor(to.Sub(from))
+	b := Breakdown{By: by, From: from, To: to, Step: steps[0].String(), Items: []BreakdownItem{}}
+	for _, step := range steps {
 		shares, err := s.Shares(ctx, ShareQuery{Dimension: by, Step: step, From: step.Start(from), To: to}, keys)
 		if err != nil {
 			return b, err
 		}
-		b.Step = step.String()
 		if len(shares) == 0 {
 			continue
 		}
+		b.Step = step.String()
 		for _, share := range shares {
 			b.Items = append(b.Items, BreakdownItem{share.Key, share.Attempts, share.Failures, PercentilesOf(share.Wait), PercentilesOf(share.Took)})
 		}
