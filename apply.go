@@ -3,6 +3,7 @@ package forge
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -67,6 +68,26 @@ type candidate struct {
 func candidateOf(cfg *Config) (candidate, error) {
 	body, hash, err := cfg.ClusterSections()
 	return candidate{cfg: cfg, body: body, hash: hash, node: cfg.Node.ID, cluster: cfg.Cluster.Name}, err
+}
+
+// applyOwn applies the node's configuration unless a newer one is in force or it needs
+// confirmation first. A configuration without crons, jobs, queues and alerts changes
+// nothing.
+func (n *Node) applyOwn(ctx context.Context) error {
+	if !n.cfg.HasClusterSections() {
+		n.logger.InfoContext(ctx, "this configuration has no crons, jobs, queues or alerts; the cluster keeps its own")
+		return nil
+	}
+	outcome, err := apply(ctx, n.pool, n.cfg, Origin{File: n.filePath()}, n.opts.apply, cronstore.Unattended)
+	if held, ok := errors.AsType[*HeldError](err); ok {
+		n.unconfirmedHash = n.self.ConfigHash
+		return n.reportUnconfirmed(ctx, held)
+	}
+	if err != nil {
+		return err
+	}
+	n.reportApply(ctx, outcome, n.self.ConfigHash)
+	return nil
 }
 
 func apply(ctx context.Context, db postgres.DB, cfg *Config, from Origin, force bool, confirm func(Review) error) (cronstore.Outcome, error) {

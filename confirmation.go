@@ -2,7 +2,6 @@ package forge
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
@@ -12,26 +11,6 @@ import (
 // confirmationInterval is how often a node with an unconfirmed configuration checks whether
 // it was applied.
 const confirmationInterval = 5 * time.Second
-
-// applyOwn applies the node's configuration unless a newer one is in force or it needs
-// confirmation first. A configuration without crons, jobs, queues and alerts changes
-// nothing.
-func (n *Node) applyOwn(ctx context.Context) error {
-	if !n.cfg.HasClusterSections() {
-		n.logger.InfoContext(ctx, "this configuration has no crons, jobs, queues or alerts; the cluster keeps its own")
-		return nil
-	}
-	outcome, err := apply(ctx, n.pool, n.cfg, Origin{File: n.filePath()}, n.opts.apply, cronstore.Unattended)
-	if held, ok := errors.AsType[*HeldError](err); ok {
-		n.unconfirmedHash = n.self.ConfigHash
-		return n.reportUnconfirmed(ctx, held)
-	}
-	if err != nil {
-		return err
-	}
-	n.reportApply(ctx, outcome, n.self.ConfigHash)
-	return nil
-}
 
 // reportUnconfirmed reports a configuration that is not applied until an operator confirms
 // it.

@@ -18,6 +18,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/netguard"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // A receiver with send_resolved = false gets no resolved occurrence, and no message without a
@@ -47,7 +48,7 @@ func TestSendResolved(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	dispatcher := alerts.NewDispatcher(alerts.DispatcherOptions{Pool: c.pool, Sender: receivers, Schema: "public", Logger: slog.New(slog.DiscardHandler)})
+	dispatcher := alerts.NewDispatcher(alerts.DispatcherOptions{Pool: c.pool, Sender: receivers, Schema: "public", Logger: slog.New(slog.DiscardHandler), Notifier: postgres.NewNotifier(c.pool, slog.New(slog.DiscardHandler))})
 	go func() { ended <- dispatcher.Lead(ctx, fenceOf(c.term)) }()
 	notifications := func() []alerts.Notification {
 		found, err := alerts.New(c.pool).Notifications(t.Context(), "", 0, 100)

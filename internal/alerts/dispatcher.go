@@ -45,8 +45,7 @@ type DispatcherOptions struct {
 	// PageURL returns the address of the page about a notification.
 	PageURL func(n Notification) string
 	Logger  *slog.Logger
-	// Notifier receives the database's notifications. The default is the dispatcher's
-	// own.
+	// Notifier receives the database's notifications.
 	Notifier *postgres.Notifier
 }
 
@@ -57,9 +56,6 @@ type Dispatcher struct{ options DispatcherOptions }
 func NewDispatcher(options DispatcherOptions) *Dispatcher {
 	if options.PageURL == nil {
 		options.PageURL = func(Notification) string { return "" }
-	}
-	if options.Notifier == nil {
-		options.Notifier = postgres.NewNotifier(options.Pool, options.Logger)
 	}
 	return &Dispatcher{options}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -185,7 +186,7 @@ func (s *sender) Send(ctx context.Context, target string, m Message) error {
 // lead runs a dispatcher until the returned function is called, which returns the
 // dispatcher's error.
 func (db *database) lead(fence leaderstore.Fence, s Sender) (stop func() error) {
-	dispatcher := NewDispatcher(DispatcherOptions{Pool: db.Pool, Sender: s, Schema: "public", Logger: slog.New(slog.NewTextHandler(db.t.Output(), nil))})
+	dispatcher := NewDispatcher(DispatcherOptions{Pool: db.Pool, Sender: s, Schema: "public", Logger: slog.New(slog.NewTextHandler(db.t.Output(), nil)), Notifier: postgres.NewNotifier(db.Pool, slog.New(slog.DiscardHandler))})
 	ctx, cancel := context.WithCancel(db.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- dispatcher.Lead(ctx, fence) }()
@@ -288,7 +289,7 @@ func TestNextLeaderResendsAfterCrash(t *testing.T) {
 	db.exec(`UPDATE forge_notifications SET next_at = now()`) // the claim is over
 	good := &sender{make(chan string, 16), func(context.Context, string) error { return nil }}
 	next := db.makeLeader(2)
-	dispatcher := NewDispatcher(DispatcherOptions{Pool: db.Pool, Sender: good, Schema: "public", Logger: slog.New(slog.DiscardHandler)})
+	dispatcher := NewDispatcher(DispatcherOptions{Pool: db.Pool, Sender: good, Schema: "public", Logger: slog.New(slog.DiscardHandler), Notifier: postgres.NewNotifier(db.Pool, slog.New(slog.DiscardHandler))})
 	refused := prometheus.NewCounter(prometheus.CounterOpts{Name: "refused"})
 	old.Refused = refused
 	if err := dispatcher.Lead(t.Context(), old); !errors.Is(err, leaderstore.ErrDeposed) || len(good.sent) != 0 {

@@ -46,8 +46,7 @@ const (
 	reconnectDelay = 250 * time.Millisecond
 )
 
-// Options are the dependencies of an Assigner. All are required except Strategy and
-// Notifier.
+// Options are the dependencies of an Assigner. All are required except Strategy.
 type Options struct {
 	Pool    *pgxpool.Pool
 	Metrics *metrics.Metrics
@@ -56,7 +55,7 @@ type Options struct {
 	Schema string
 	// Strategy is LeastLoaded (the default), RoundRobin or Spread.
 	Strategy string
-	// Notifier receives notifications. The default is a notifier for this Assigner alone.
+	// Notifier sends and receives notifications.
 	Notifier *postgres.Notifier
 }
 
@@ -77,9 +76,6 @@ func New(options Options) (*Assigner, error) {
 	case LeastLoaded, RoundRobin, Spread:
 	default:
 		return nil, fmt.Errorf("assignment strategy %q: want %q, %q or %q", options.Strategy, LeastLoaded, RoundRobin, Spread)
-	}
-	if options.Notifier == nil {
-		options.Notifier = postgres.NewNotifier(options.Pool, options.Logger)
 	}
 	return &Assigner{options: options, logger: options.Logger.With("part", "assign"), offerTimeout: offerTimeout, cheapBelow: cheapBelow}, nil
 }

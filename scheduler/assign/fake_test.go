@@ -15,6 +15,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/wire"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/scheduler/assign"
@@ -79,6 +80,7 @@ func (c *cluster) leadUntilDone(
 	t.Helper()
 	assigner, err := assign.New(assign.Options{
 		Pool: c.pool, Metrics: c.metrics, Logger: slog.New(slog.DiscardHandler), Schema: schema, Strategy: strategy,
+		Notifier: postgres.NewNotifier(c.pool, slog.New(slog.DiscardHandler)),
 	})
 	if err != nil {
 		t.Fatal(err)

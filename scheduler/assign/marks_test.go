@@ -13,6 +13,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -271,7 +272,8 @@ func TestPagesAfterTheCursorDoNotMoveMarks(t *testing.T) {
 // The marks end with their term, and with an interruption: nobody has read what happened since.
 func TestNewLoopHasNoMarks(t *testing.T) {
 	t.Parallel()
-	a, err := New(Options{Pool: pgtest.Connect(t, pgtest.URL(t)), Logger: slog.New(slog.DiscardHandler)})
+	logger := slog.New(slog.DiscardHandler)
+	a, err := New(Options{Logger: logger, Notifier: postgres.NewNotifier(nil, logger)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/scheduler/assign"
 )
 
@@ -187,7 +188,7 @@ func TestReserveNeedsItsTerm(t *testing.T) {
 	c := newCluster(t)
 	node := c.join(t, nodestore.Node{NodeID: "a", Slots: 10, Kinds: []string{"k", "a"}})
 	assigner := c.leadAssigner(t, node)
-	idle, err := assign.New(assign.Options{Pool: c.pool, Metrics: c.metrics, Logger: slog.New(slog.DiscardHandler), Schema: schema})
+	idle, err := assign.New(assign.Options{Pool: c.pool, Metrics: c.metrics, Logger: slog.New(slog.DiscardHandler), Schema: schema, Notifier: postgres.NewNotifier(c.pool, slog.New(slog.DiscardHandler))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package crons
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -27,17 +26,15 @@ type Inserter interface {
 	Cancel(ctx context.Context, tx pgx.Tx, id int64) error
 }
 
-// Options are the dependencies of a Firer. All are required except Schema, Notifier and
-// Assigner.
+// Options are the dependencies of a Firer. All are required except Assigner.
 type Options struct {
 	Pool     *pgxpool.Pool
 	Inserter Inserter
 	Metrics  *metrics.Metrics
 	Logger   *slog.Logger
-	// Schema is the schema of forge's tables. It is the prefix of the notification
-	// channels. Empty means the current schema of the connections.
+	// Schema is the prefix of the channel names.
 	Schema string
-	// Notifier receives notifications. The default is a notifier for this Firer alone.
+	// Notifier receives notifications.
 	Notifier *postgres.Notifier
 	// Assigner offers the jobs of prepared ticks to nodes in the transaction of the ticks. If
 	// it is nil, the jobs are offered once it has committed.
@@ -53,13 +50,8 @@ type Firer struct {
 
 // New returns a Firer that does nothing until Lead is called.
 func New(options Options) *Firer {
-	if options.Notifier == nil {
-		options.Notifier = postgres.NewNotifier(options.Pool, options.Logger)
-	}
 	return &Firer{options: options, meter: newMeter(options.Metrics), cache: newTermCache()}
 }
-
-const currentSchemaSQL = `SELECT current_schema()`
 
 // Lead fires crons for a term until ctx ends or the term is over. It returns nil if ctx
 // ended, and leaderstore.ErrDeposed if the term is over. Once it has started, it logs and
@@ -69,33 +61,19 @@ func (f *Firer) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	logger := f.options.Logger.With("role", fence.Role, "node", fence.NodeID, "term", fence.Term)
 	ctx, end := watchdog.Begin(ctx, "crons")
 	defer end()
-	schema, err := f.resolveSchema(ctx)
-	if err != nil {
-		return ignoreEnd(ctx, err)
-	}
 	changes := make(chan struct{}, 1)
 	listening, stop := context.WithCancel(ctx)
 	var waiting sync.WaitGroup
-	waiting.Go(func() { f.listen(watchdog.Detach(listening), wire.Channel(schema, wire.CronChannel), changes) })
+	waiting.Go(func() {
+		f.listen(watchdog.Detach(listening), wire.Channel(f.options.Schema, wire.CronChannel), changes)
+	})
 	defer func() {
 		stop()
 		waiting.Wait()
 	}()
-	tickLedger := newLedger(f.options, fence, f.meter, logger)
-	loop := newFireLoop(tickLedger, f.meter, logger)
-	tickLedger.termCache, loop.termCache = f.cache, f.cache
+	tickLedger := newLedger(f.options, fence, f.cache, f.meter, logger)
+	loop := newFireLoop(tickLedger, f.cache, f.meter, logger)
 	return ignoreEnd(ctx, loop.run(ctx, changes))
-}
-
-func (f *Firer) resolveSchema(ctx context.Context) (string, error) {
-	if f.options.Schema != "" {
-		return f.options.Schema, nil
-	}
-	var schema string
-	if err := f.options.Pool.QueryRow(ctx, currentSchemaSQL).Scan(&schema); err != nil {
-		return "", fmt.Errorf("find the schema: %w", err)
-	}
-	return schema, nil
 }
 
 // ignoreEnd returns nil if ctx has ended, and err otherwise.

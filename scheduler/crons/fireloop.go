@@ -90,10 +90,10 @@ type loading struct {
 	reloadAfter bool     // crons have changed since the pass began
 }
 
-func newFireLoop(s store, m *meter, logger *slog.Logger) *fireLoop {
+func newFireLoop(s store, cache *termCache, m *meter, logger *slog.Logger) *fireLoop {
 	return &fireLoop{
 		store: s, meter: m, logger: logger, dueHeap: newDueHeap(), batch: minBatch,
-		termCache: newTermCache(), timeout: fireTimeout,
+		termCache: cache, timeout: fireTimeout,
 	}
 }
 
@@ -225,8 +225,8 @@ func (l *fireLoop) fire(ctx context.Context) error {
 	} else {
 		l.leadTime.observe(len(names), result.Prepared)
 	}
-	for name, at := range result.Next {
-		l.dueHeap.add(cronstore.Upcoming{Name: name, Next: at})
+	for name, next := range result.Next {
+		l.dueHeap.add(cronstore.Upcoming{Name: name, Next: next})
 	}
 	return nil
 }
@@ -270,8 +270,8 @@ func (l *fireLoop) popBatch(now time.Time) ([]cronstore.Upcoming, time.Time) {
 	return popped, time.Time{}
 }
 
-// nextBatch is a batch of crons to prepare before they are due.
-type nextBatch struct {
+// aheadBatch is a batch of crons to prepare before they are due.
+type aheadBatch struct {
 	at    time.Time // when the last of them is due
 	begin time.Time
 	most  int // how many crons can be prepared by then
@@ -279,22 +279,22 @@ type nextBatch struct {
 
 // nextBatch returns the next batch that is worth preparing ahead. It returns false if the
 // batch is too small or if it is too late.
-func (l *fireLoop) nextBatch(now time.Time) (nextBatch, bool) {
+func (l *fireLoop) nextBatch(now time.Time) (aheadBatch, bool) {
 	if l.leadTime.suspended {
-		return nextBatch{}, false
+		return aheadBatch{}, false
 	}
 	for _, span := range [...]time.Duration{0, prepareSpan} {
 		at, n := l.dueHeap.dueTogether(span, l.leadTime.maxCrons())
 		if n < minPrepared || !at.After(now) {
 			continue
 		}
-		c := nextBatch{at, at.Add(-l.leadTime.forCrons(n)), n}
+		c := aheadBatch{at, at.Add(-l.leadTime.forCrons(n)), n}
 		if n >= minMeasured {
 			c.most = min(n, l.leadTime.cronsWithin(at.Sub(now)))
 		}
 		return c, c.most >= min(n, minMeasured)
 	}
-	return nextBatch{}, false
+	return aheadBatch{}, false
 }
 
 // pause returns the time until the next step.

@@ -94,7 +94,7 @@ func runFor(t *testing.T, d store, changes <-chan struct{}, length time.Duration
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), length)
 	defer cancel()
-	return newFireLoop(d, newMeter(metrics.New("test")), slog.New(slog.DiscardHandler)).run(ctx, changes)
+	return newFireLoop(d, newTermCache(), newMeter(metrics.New("test")), slog.New(slog.DiscardHandler)).run(ctx, changes)
 }
 
 func TestFireLoopWakesByDatabaseClock(t *testing.T) {
@@ -255,7 +255,7 @@ func TestTicksDueWithinPrepareSpanShareTransaction(t *testing.T) {
 // A leader that is slightly late still takes the whole batch.
 func TestLateLeaderTakesWholeBatch(t *testing.T) {
 	t.Parallel()
-	loop := newFireLoop(&fakeStore{}, newMeter(metrics.New("test")), slog.New(slog.DiscardHandler))
+	loop := newFireLoop(&fakeStore{}, newTermCache(), newMeter(metrics.New("test")), slog.New(slog.DiscardHandler))
 	for i := range 500 {
 		loop.dueHeap.add(cronstore.Upcoming{Name: fmt.Sprint(i), Next: noon})
 	}

@@ -211,7 +211,7 @@ func TestDefinitionsOfRareCronsAreDropped(t *testing.T) {
 	apply(t, pool, "h1", map[string]cronstore.Spec{"often": everySecond("allow"), "rare": rare})
 	rewind(t, pool, time.Hour)
 	firer := newFirer(t, pool, newInserter(t, pool))
-	tickLedger := newLedger(firer.options, makeLeader(t, pool, "n1"), firer.meter, slog.New(slog.DiscardHandler))
+	tickLedger := newLedger(firer.options, makeLeader(t, pool, "n1"), newTermCache(), firer.meter, slog.New(slog.DiscardHandler))
 	tickLedger.tickLimit = postgres.NewBatchSize(maxTicks, time.Hour) // the limit of a fast machine
 	for round := range 2 {
 		done, err := tickLedger.Fire(t.Context(), []string{"often", "rare"}, time.Time{})

@@ -18,6 +18,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -101,6 +102,7 @@ func newFirer(t *testing.T, pool *pgxpool.Pool, inserter Inserter) *Firer {
 	t.Helper()
 	return New(Options{
 		Pool: pool, Inserter: inserter, Metrics: metrics.New("test"), Logger: slog.New(slog.DiscardHandler),
+		Schema: "public", Notifier: postgres.NewNotifier(pool, slog.New(slog.DiscardHandler)),
 	})
 }
 

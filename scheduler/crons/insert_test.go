@@ -91,7 +91,7 @@ func TestEachBatchNotifiesItsQueues(t *testing.T) {
 	crons := map[string]cronstore.Spec{"c": everySecond("allow")}
 	apply(t, pool, "h1", crons)
 	firer := newFirer(t, pool, newInserter(t, pool))
-	tickLedger := newLedger(firer.options, makeLeader(t, pool, "n1"), firer.meter, firer.options.Logger)
+	tickLedger := newLedger(firer.options, makeLeader(t, pool, "n1"), newTermCache(), firer.meter, firer.options.Logger)
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	for range 2 {

@@ -74,8 +74,8 @@ type cronUpdate struct {
 	ready        time.Time // when its jobs become available; zero means at once
 }
 
-func newLedger(options Options, fence leaderstore.Fence, m *meter, logger *slog.Logger) *ledger {
-	return &ledger{options: options, fence: fence, meter: m, logger: logger, termCache: newTermCache(), queued: map[string]bool{}}
+func newLedger(options Options, fence leaderstore.Fence, cache *termCache, m *meter, logger *slog.Logger) *ledger {
+	return &ledger{options: options, fence: fence, meter: m, logger: logger, termCache: cache, queued: map[string]bool{}}
 }
 
 // Now implements store.

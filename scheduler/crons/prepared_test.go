@@ -45,7 +45,7 @@ func cronsDueTogether(n int, overlap string) (names []string, specs map[string]c
 func newTestLedger(t *testing.T, pool, ledgerPool *pgxpool.Pool) *ledger {
 	t.Helper()
 	firer := newFirer(t, ledgerPool, newInserter(t, pool))
-	return newLedger(firer.options, makeLeader(t, pool, "n1"), firer.meter, firer.options.Logger)
+	return newLedger(firer.options, makeLeader(t, pool, "n1"), newTermCache(), firer.meter, firer.options.Logger)
 }
 
 // fireOutcome is the result of fireInBackground.
@@ -326,7 +326,7 @@ func startAssigner(t *testing.T, pool *pgxpool.Pool, l *ledger) <-chan *pgconn.N
 	if _, err := conn.Exec(t.Context(), "LISTEN "+pgx.Identifier{wire.OfferChannel("public", node.Incarnation)}.Sanitize()); err != nil {
 		t.Fatal(err)
 	}
-	assigner, err := assign.New(assign.Options{Pool: pool, Metrics: l.options.Metrics, Logger: l.logger, Schema: "public"})
+	assigner, err := assign.New(assign.Options{Pool: pool, Metrics: l.options.Metrics, Logger: l.logger, Schema: "public", Notifier: l.options.Notifier})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func TestSlowTransactionsTakeFewerCrons(t *testing.T) {
 			t.Errorf("%d crons were fired", total)
 		}
 		d.perCron = 0
-		fast := newFireLoop(d, newMeter(metrics.New("test")), slog.New(slog.DiscardHandler))
+		fast := newFireLoop(d, newTermCache(), newMeter(metrics.New("test")), slog.New(slog.DiscardHandler))
 		fast.batchSize.Failed()
 		for range 5 {
 			fast.batchSize.Done(fast.batchSize.Next(), 0, 0)
@@ -153,7 +153,7 @@ func TestTransactionTimeoutIsBoundedAndReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newSlowStore(1, 0, 0)
 		d.unresponsive = true
-		loop := newFireLoop(d, newMeter(metrics.New("test")), slog.New(slog.DiscardHandler))
+		loop := newFireLoop(d, newTermCache(), newMeter(metrics.New("test")), slog.New(slog.DiscardHandler))
 		for range 5 {
 			_, _ = loop.fireNames(t.Context(), []string{"0"}, time.Time{})
 		}
@@ -227,7 +227,7 @@ func TestBacklogOfManyCronsIsSettledInSlices(t *testing.T) {
 	apply(t, pool, "h1", specs)
 	rewind(t, pool, 2*time.Hour)
 	firer := newFirer(t, pool, newInserter(t, pool))
-	l := newLedger(firer.options, makeLeader(t, pool, "n1"), firer.meter, firer.options.Logger)
+	l := newLedger(firer.options, makeLeader(t, pool, "n1"), newTermCache(), firer.meter, firer.options.Logger)
 	l.tickLimit = postgres.NewBatchSize(1500, batchTarget)
 	transactions := 0
 	for names := []string{"a", "b", "c", "d"}; len(names) > 0; transactions++ {

@@ -26,7 +26,7 @@ func TestJitterDelaysTick(t *testing.T) {
 		}
 	}
 	// A check before the end of the jitter leaves the tick for a later check.
-	tickLedger := newLedger(firer.options, makeLeader(t, pool, "n1"), firer.meter, firer.options.Logger)
+	tickLedger := newLedger(firer.options, makeLeader(t, pool, "n1"), newTermCache(), firer.meter, firer.options.Logger)
 	for recorded := count(t, pool, ledgerCountSQL); count(t, pool, ledgerCountSQL) < recorded+2; {
 		if _, err := tickLedger.Fire(t.Context(), []string{"c"}, time.Time{}); err != nil {
 			t.Fatal(err)

@@ -23,7 +23,7 @@ func TestFencedTransactionCommitsAfterItsTermEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	firer := newFirer(t, pool, newInserter(t, pool))
-	l := newLedger(firer.options, makeLeader(t, pool, "n1"), firer.meter, firer.options.Logger)
+	l := newLedger(firer.options, makeLeader(t, pool, "n1"), newTermCache(), firer.meter, firer.options.Logger)
 	for _, test := range []struct {
 		name    string
 		at      time.Time
@@ -64,8 +64,8 @@ func TestUnconfirmedCommitKeepsTerm(t *testing.T) {
 	firer := newFirer(t, pool, newInserter(t, pool))
 	fence := makeLeader(t, pool, "n1")
 	server.MissReplica()
-	tickLedger := newLedger(firer.options, fence, firer.meter, firer.options.Logger)
-	loop := newFireLoop(impatient{tickLedger}, firer.meter, slog.New(slog.DiscardHandler))
+	tickLedger := newLedger(firer.options, fence, newTermCache(), firer.meter, firer.options.Logger)
+	loop := newFireLoop(impatient{tickLedger}, newTermCache(), firer.meter, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- loop.run(ctx, nil) }()

@@ -20,7 +20,7 @@ func TestEveryVerdictIsRecorded(t *testing.T) {
 	apply(t, pool, "h1", cronsForEveryVerdict())
 	inserter := newInserter(t, pool)
 	firer := newFirer(t, pool, inserter)
-	ledger := newLedger(firer.options, makeLeader(t, pool, "n1"), firer.meter, slog.New(slog.DiscardHandler))
+	ledger := newLedger(firer.options, makeLeader(t, pool, "n1"), newTermCache(), firer.meter, slog.New(slog.DiscardHandler))
 	fire := func(ago time.Duration, names ...string) {
 		t.Helper()
 		_, err := pool.Exec(t.Context(), `UPDATE forge_crons SET watermark = clock_timestamp() - $2::interval WHERE name = ANY($1)`, names, ago)

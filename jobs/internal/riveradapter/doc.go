@@ -7,7 +7,7 @@
 //
 //	NOTIFY offer --> Listen --> claimBuffer --> Work: claims (claimloop.go)
 //	                                              |
-//	forge's executor <-- Options.Start -----------+--> handover: JobGetAvailable --> River's producer
+//	forge's executor <-- Options.Start -----------+--> riverJobs: JobGetAvailable --> River's producer
 //	        |
 //	        +--> Ended --> resultBuffer --> Work: results (resultloop.go)
 //

@@ -97,7 +97,7 @@ type Pilot struct {
 	notifier        *postgres.Notifier
 	buffer          *claimBuffer
 	pending         *resultBuffer
-	rivers          *handover
+	rivers          *riverJobs
 	announced       *announcements
 	carrierKind     string
 	listener        *notificationListener
@@ -126,7 +126,7 @@ func New(options Options) *Pilot {
 		control:  wire.Channel(options.Schema, wire.RiverControlChannel),
 		notifier: options.Notifier,
 		buffer:   newClaimBuffer(options.Slots, options.Queues, options.Room),
-		pending:  newResultBuffer(), rivers: newHandover(), announced: newAnnouncements(),
+		pending:  newResultBuffer(), rivers: newRiverJobs(), announced: newAnnouncements(),
 		listener: newNotificationListener(options.Schema), abandoned: make(chan struct{}),
 
 		store: jobstore.NewClient(options.Pool, jobstore.Identity{
