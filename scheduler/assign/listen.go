@@ -2,9 +2,15 @@ package assign
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
 
@@ -26,27 +32,87 @@ func (l *loop) channels() []string {
 	return channels
 }
 
-// send notifies every node of its offers in one round trip. If the term is over, it sends
-// nothing and returns leaderstore.ErrDeposed. The condition is that of the fence, without
-// its lock: an offer writes nothing, and the claim checks the term again.
-func (l *loop) send(ctx context.Context, offers []addressedOffer) error {
-	channels, payloads := make([]string, len(offers)), make([]string, len(offers))
-	for i, o := range offers {
-		channels[i], payloads[i] = wire.OfferChannel(l.schema, o.to.incarnation), wire.Marshal(o.offer)
+// receive returns the next notification, or nil at the time until.
+func (l *loop) receive(ctx context.Context, until time.Time) (*pgconn.Notification, error) {
+	watchdog.Extend(ctx, time.Until(until))
+	waiting, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	l.below.wakes(cancel) // its result triggers a step
+	l.release()
+	note, err := l.subscription.WaitForNotification(waiting)
+	watchdog.Pause(ctx) // a Reservation lasts as long as its commit
+	l.turn <- struct{}{}
+	watchdog.Report(ctx)
+	switch {
+	case note != nil:
+		return note, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil && errors.Is(err, waiting.Err()):
+		return nil, nil
 	}
-	current, err := l.notifier.NotifyInTerm(ctx, l.fence.Role, l.fence.Term, l.fence.Incarnation, channels, payloads)
-	if err == nil && !current {
-		err = l.fence.Deposed()
-	}
-	if err != nil {
-		return fmt.Errorf("offer jobs: %w", err)
-	}
-	return nil
+	return nil, err
 }
 
-// claimTimeout is how long an offered job may stay unclaimed. It is longer if nodes poll
-// for offers or if the database is slow: a second offer would make a slow database
-// slower.
-func (l *loop) claimTimeout() time.Duration {
-	return l.offerTimeout + 3*l.delay + offerShare*l.sweepTook
+// drainNotifications handles the notifications that have arrived, without waiting.
+func (l *loop) drainNotifications(ctx context.Context) error {
+	past, cancel := context.WithDeadline(ctx, time.Unix(0, 0))
+	defer cancel()
+	for {
+		note, err := l.subscription.WaitForNotification(past)
+		if errors.Is(err, postgres.ErrInterrupted) {
+			return err
+		}
+		if note == nil || err != nil {
+			return nil
+		}
+		l.stepAgain = l.handleNotification(note) || l.stepAgain
+	}
+}
+
+// handleNotification handles a notification and reports whether it triggers a step.
+func (l *loop) handleNotification(note *pgconn.Notification) bool {
+	switch note.Channel {
+	case wire.Channel(l.schema, wire.CreditChannel):
+		// An unreadable report comes from a newer version. The leader requests the
+		// member's credit again later.
+		report, err := wire.Unmarshal[wire.Credit](note.Payload)
+		wanted := report.Term != l.nodes.term || l.wantsCredit() // a report of another term triggers a credit request
+		if err != nil || !l.nodes.recordCredit(report, time.Now()) || !wanted {
+			return false
+		}
+	case wire.Channel(l.schema, wire.RiverInsertChannel):
+		if !l.works(note.Payload) {
+			return false
+		}
+	case wire.Channel(l.schema, wire.NodeChannel), wire.Channel(l.schema, wire.CronChannel):
+		l.nodesAt = time.Time{}
+	}
+	l.lastNews, l.followUp = time.Now(), 0
+	return true
+}
+
+// works reports whether a member works the queue of an insert notification, or whether
+// that is unknown. It lowers the marks of the queue if the notification names an earlier time.
+func (l *loop) works(payload string) bool {
+	var inserted wire.Inserted
+	err := json.Unmarshal([]byte(payload), &inserted)
+	if q := l.queueScans[inserted.Queue]; q != nil && !inserted.From.IsZero() {
+		q.marks.lowerAll(inserted.From)
+	}
+	return err != nil || inserted.Queue == "" || len(l.queueScans) == 0 || l.queueScans[inserted.Queue] != nil
+}
+
+// wantsCredit reports whether jobs may be waiting for credit. A queue without credit was
+// not read, so it counts as waiting. Other credit is recorded without a step.
+func (l *loop) wantsCredit() bool {
+	if len(l.queueScans) == 0 || l.limits.blocking {
+		return true
+	}
+	for queue, queueScan := range l.queueScans {
+		if queueScan.backlog || queueScan.waiting+queueScan.counting > 0 || queueScan.heldUntil.After(queueScan.topReadAt) || l.nodes.room(queue) <= 0 {
+			return true
+		}
+	}
+	return false
 }

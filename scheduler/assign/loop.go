@@ -2,12 +2,9 @@ package assign
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"log/slog"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -15,7 +12,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/watchdog"
-	"github.com/forge-scheduler/forge/internal/wire"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -296,29 +292,6 @@ func (l *loop) finishScans(scans []scanPage, fruitful bool) {
 	l.metrics.AssignmentWaiting.Set(float64(waiting))
 }
 
-// offer sends the assigned jobs, and requests credit from members whose report is
-// overdue.
-func (l *loop) offer(ctx context.Context, assigned map[*member]jobsByQueue) error {
-	safety := l.lastStep.Sub(l.lastSafety) >= sweepInterval
-	if safety {
-		l.lastSafety = l.lastStep
-	}
-	offers := l.nodes.addressOffers(assigned, l.limits, l.nodes.membersToRequest(l.lastStep, safety), l.lastStep)
-	if len(offers) == 0 {
-		return nil
-	}
-	err := l.within(ctx, func(ctx context.Context) error { return l.send(ctx, offers) })
-	if err != nil {
-		return err
-	}
-	for _, addressed := range offers {
-		for _, ids := range addressed.offer.Jobs {
-			l.metrics.AssignmentOffers.Add(float64(len(ids)))
-		}
-	}
-	return nil
-}
-
 // prune removes old pending offers from time to time, and counts the others. An offer is
 // kept longer than its timeout, so that a lost job goes to another member.
 func (l *loop) prune() {
@@ -362,28 +335,6 @@ func (l *loop) wait(ctx context.Context) error {
 	}
 }
 
-// receive returns the next notification, or nil at the time until.
-func (l *loop) receive(ctx context.Context, until time.Time) (*pgconn.Notification, error) {
-	watchdog.Extend(ctx, time.Until(until))
-	waiting, cancel := context.WithDeadline(ctx, until)
-	defer cancel()
-	l.below.wakes(cancel) // its result triggers a step
-	l.release()
-	note, err := l.subscription.WaitForNotification(waiting)
-	watchdog.Pause(ctx) // a Reservation lasts as long as its commit
-	l.turn <- struct{}{}
-	watchdog.Report(ctx)
-	switch {
-	case note != nil:
-		return note, nil
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case err != nil && errors.Is(err, waiting.Err()):
-		return nil, nil
-	}
-	return nil, err
-}
-
 // nextStep returns when the next step is due without a notification.
 func (l *loop) nextStep() time.Time {
 	next := l.lastStep.Add(sweepInterval)
@@ -398,69 +349,6 @@ func (l *loop) nextStep() time.Time {
 		next = earliest(next, at)
 	}
 	return next
-}
-
-// drainNotifications handles the notifications that have arrived, without waiting.
-func (l *loop) drainNotifications(ctx context.Context) error {
-	past, cancel := context.WithDeadline(ctx, time.Unix(0, 0))
-	defer cancel()
-	for {
-		note, err := l.subscription.WaitForNotification(past)
-		if errors.Is(err, postgres.ErrInterrupted) {
-			return err
-		}
-		if note == nil || err != nil {
-			return nil
-		}
-		l.stepAgain = l.handleNotification(note) || l.stepAgain
-	}
-}
-
-// handleNotification handles a notification and reports whether it triggers a step.
-func (l *loop) handleNotification(note *pgconn.Notification) bool {
-	switch note.Channel {
-	case wire.Channel(l.schema, wire.CreditChannel):
-		// An unreadable report comes from a newer version. The leader requests the
-		// member's credit again later.
-		report, err := wire.Unmarshal[wire.Credit](note.Payload)
-		wanted := report.Term != l.nodes.term || l.wantsCredit() // a report of another term triggers a credit request
-		if err != nil || !l.nodes.recordCredit(report, time.Now()) || !wanted {
-			return false
-		}
-	case wire.Channel(l.schema, wire.RiverInsertChannel):
-		if !l.works(note.Payload) {
-			return false
-		}
-	case wire.Channel(l.schema, wire.NodeChannel), wire.Channel(l.schema, wire.CronChannel):
-		l.nodesAt = time.Time{}
-	}
-	l.lastNews, l.followUp = time.Now(), 0
-	return true
-}
-
-// works reports whether a member works the queue of an insert notification, or whether
-// that is unknown. It lowers the marks of the queue if the notification names an earlier time.
-func (l *loop) works(payload string) bool {
-	var inserted wire.Inserted
-	err := json.Unmarshal([]byte(payload), &inserted)
-	if q := l.queueScans[inserted.Queue]; q != nil && !inserted.From.IsZero() {
-		q.marks.lowerAll(inserted.From)
-	}
-	return err != nil || inserted.Queue == "" || len(l.queueScans) == 0 || l.queueScans[inserted.Queue] != nil
-}
-
-// wantsCredit reports whether jobs may be waiting for credit. A queue without credit was
-// not read, so it counts as waiting. Other credit is recorded without a step.
-func (l *loop) wantsCredit() bool {
-	if len(l.queueScans) == 0 || l.limits.blocking {
-		return true
-	}
-	for queue, queueScan := range l.queueScans {
-		if queueScan.backlog || queueScan.waiting+queueScan.counting > 0 || queueScan.heldUntil.After(queueScan.topReadAt) || l.nodes.room(queue) <= 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // within runs database work with a time limit. Each timeout doubles the limit of the next

@@ -1,6 +1,8 @@
 package assign
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -86,3 +88,51 @@ func pack(jobs jobsByQueue) []jobsByQueue {
 // quotedSize returns the maximum size of a queue's key in JSON: six bytes for each
 // escaped character, and punctuation.
 func quotedSize(queue string) int { return 6*len(queue) + 6 }
+
+// send notifies every node of its offers in one round trip. If the term is over, it sends
+// nothing and returns leaderstore.ErrDeposed. The condition is that of the fence, without
+// its lock: an offer writes nothing, and the claim checks the term again.
+func (l *loop) send(ctx context.Context, offers []addressedOffer) error {
+	channels, payloads := make([]string, len(offers)), make([]string, len(offers))
+	for i, o := range offers {
+		channels[i], payloads[i] = wire.OfferChannel(l.schema, o.to.incarnation), wire.Marshal(o.offer)
+	}
+	current, err := l.notifier.NotifyInTerm(ctx, l.fence.Role, l.fence.Term, l.fence.Incarnation, channels, payloads)
+	if err == nil && !current {
+		err = l.fence.Deposed()
+	}
+	if err != nil {
+		return fmt.Errorf("offer jobs: %w", err)
+	}
+	return nil
+}
+
+// claimTimeout is how long an offered job may stay unclaimed. It is longer if nodes poll
+// for offers or if the database is slow: a second offer would make a slow database
+// slower.
+func (l *loop) claimTimeout() time.Duration {
+	return l.offerTimeout + 3*l.delay + offerShare*l.sweepTook
+}
+
+// offer sends the assigned jobs, and requests credit from members whose report is
+// overdue.
+func (l *loop) offer(ctx context.Context, assigned map[*member]jobsByQueue) error {
+	safety := l.lastStep.Sub(l.lastSafety) >= sweepInterval
+	if safety {
+		l.lastSafety = l.lastStep
+	}
+	offers := l.nodes.addressOffers(assigned, l.limits, l.nodes.membersToRequest(l.lastStep, safety), l.lastStep)
+	if len(offers) == 0 {
+		return nil
+	}
+	err := l.within(ctx, func(ctx context.Context) error { return l.send(ctx, offers) })
+	if err != nil {
+		return err
+	}
+	for _, addressed := range offers {
+		for _, ids := range addressed.offer.Jobs {
+			l.metrics.AssignmentOffers.Add(float64(len(ids)))
+		}
+	}
+	return nil
+}

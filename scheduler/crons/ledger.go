@@ -53,27 +53,6 @@ type ledger struct {
 	unconfirmed bool // the last commit failed, and may exist on the primary alone
 }
 
-// cronUpdate is the work of one transaction for one cron.
-type cronUpdate struct {
-	cron         *cronstore.Cron     // as it was locked
-	timeline     *cronstore.Timeline // its definition
-	floor        int64               // the lowest job id that can belong to an active run
-	due          []cronstore.Due
-	examined     int       // number of ticks
-	more         bool      // more ticks are due after these
-	firstDelayed time.Time // first tick whose jitter has not passed, or zero
-	queue        cronstore.Queue
-	dequeued     []cronstore.Tick // queued ticks that leave the queue
-	earlier      *run
-	active       []int64 // all active runs
-	unstarted    bool    // all active runs wait, and are locked
-	rows         []cronstore.Tick
-	watermark    time.Time
-	next         time.Time
-	blocked      cronstore.Blocked
-	ready        time.Time // when its jobs become available; zero means at once
-}
-
 func newLedger(options Options, fence leaderstore.Fence, cache *termCache, m *meter, logger *slog.Logger) *ledger {
 	return &ledger{options: options, fence: fence, meter: m, logger: logger, termCache: cache, queued: map[string]bool{}}
 }
@@ -175,43 +154,6 @@ func (l *ledger) fire(ctx context.Context, names []string, at time.Time, bisect 
 	}
 	l.dropTimelines(result)
 	return result, nil
-}
-
-// ticksOf counts the due ticks that were examined.
-func ticksOf(updates []*cronUpdate) int {
-	n := 0
-	for _, u := range updates {
-		n += u.examined
-	}
-	return n
-}
-
-// splitUndecided separates the updates whose verdict may still change because another run
-// may end before their newest tick is due. They are decided again when that tick is due.
-func splitUndecided(updates []*cronUpdate, now, at time.Time) (settled, busy []*cronUpdate) {
-	for _, u := range updates {
-		if u.dependsOnRun(now) {
-			busy = append(busy, u)
-			continue
-		}
-		u.ready = at
-		settled = append(settled, u)
-	}
-	return settled, busy
-}
-
-// dependsOnRun reports whether a tick is due after now whose verdict depends on another
-// run.
-func (u *cronUpdate) dependsOnRun(now time.Time) bool {
-	return (u.earlier != nil || len(u.queue.Oldest) > 0) && u.newest().After(now)
-}
-
-// newest returns when the newest due tick fires.
-func (u *cronUpdate) newest() time.Time {
-	if len(u.due) == 0 {
-		return time.Time{}
-	}
-	return u.due[len(u.due)-1].FiresAt
 }
 
 // dropTimelines removes the timelines of crons that are not due soon, or never again.
@@ -334,35 +276,6 @@ func dropRecorded(ctx context.Context, tx pgx.Tx, updates []*cronUpdate) error {
 	return nil
 }
 
-// decide sets the rows, the watermark and the next check.
-func (u *cronUpdate) decide(now time.Time) {
-	if !u.timeline.Readable() {
-		return
-	}
-	spec, timeline := u.timeline.Spec(), u.timeline
-	u.dequeued = dequeue(spec, now, u.queue.Oldest, u.earlier, timeline.Paused(), !u.cron.RemovedAt.IsZero())
-	u.queue.Length -= len(u.dequeued)
-	decisions := decide(spec, now, u.due, u.more, overlapState{
-		earlier: u.earlier, waiting: u.queue.Length, queuedFires: len(u.dequeued) > 0, unstarted: u.unstarted,
-	})
-	u.rows = merge(u.cron.Name, decisions)
-	u.blocked = u.blockedBy(decisions)
-	for _, row := range u.rows {
-		if row.Verdict == cronstore.Queued {
-			u.queue.Length++
-		}
-	}
-	switch {
-	case !u.firstDelayed.IsZero():
-		u.watermark = latest(u.watermark, u.firstDelayed.Add(-time.Microsecond)) // this tick is not settled yet
-	case !u.more:
-		u.watermark = now
-	case len(decisions) > 0:
-		u.watermark = decisions[len(decisions)-1].Tick
-	}
-	u.next, _ = timeline.Next(u.watermark)
-}
-
 // write writes the ticks, the jobs and the watermarks. If at is set, the rows become
 // visible at that time. write returns the new rows and the inserted jobs.
 func (l *ledger) write(ctx context.Context, tx pgx.Tx, updates []*cronUpdate, at time.Time, bisect bool) ([]cronstore.Tick, []jobstore.NewJob, error) {
@@ -447,11 +360,6 @@ func (l *ledger) jobsOf(updates []*cronUpdate, written cronstore.Written) ([]cro
 		}
 	}
 	return append(firing, others...), jobs
-}
-
-// fires reports whether any tick of the update has a job.
-func (u *cronUpdate) fires() bool {
-	return slices.ContainsFunc(slices.Concat(u.dequeued, u.rows), func(row cronstore.Tick) bool { return row.Verdict.Fires() })
 }
 
 // nextChecks returns the time of the next check of each cron.

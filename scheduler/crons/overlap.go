@@ -116,23 +116,6 @@ func (l *ledger) readOverlapInputs(ctx context.Context, tx pgx.Tx, updates []*cr
 	return nil
 }
 
-// overlap returns the overlap policy.
-func (u *cronUpdate) overlap() string {
-	if !u.timeline.Readable() {
-		return ""
-	}
-	return u.timeline.Spec().Overlap
-}
-
-// setActiveRuns sets the runs that the cron must not overlap.
-func (u *cronUpdate) setActiveRuns(found runs) {
-	u.active = found.all
-	u.floor = max(u.floor, found.newest)
-	if found.active.ID != 0 {
-		u.earlier, u.floor = &found.active, found.oldest
-	}
-}
-
 // lockUnstarted locks waiting runs that may be replaced, so that no node claims them
 // before the transaction ends. It sets unstarted on the updates all of whose active runs
 // are locked. It ignores updates that are decided again when their newest tick is due.
