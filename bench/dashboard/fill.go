@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -37,27 +38,46 @@ FROM (SELECT i, now() - interval '10 hours' * (1 - i / $1::float8) AS at, state,
 const fillQueueSQL = `
 INSERT INTO river_queue (name, created_at, metadata, updated_at) VALUES ('nothing', now(), '{}', now())`
 
+const ledBySQL = `SELECT count(*) = 3 FROM forge_leaders WHERE node_id = $1 AND lease_until > clock_timestamp()`
+
 // Ticks of the last hours of every cron.
 const fillTicksSQL = `
 INSERT INTO forge_cron_ticks (cron, tick, verdict, term, node_id, recorded_at, lateness_ms)
 SELECT name, date_trunc('hour', now()) - n * interval '1 hour', 'fired', 1, 'filler', now() - n * interval '1 hour', 3
 FROM forge_crons, generate_series(1, 20) AS n`
 
-// fill makes a database with much in it, and a node on it.
+// fill starts a node on a database with much in it. With a directory for the data it fills
+// the database once.
 func fill(ctx context.Context, o options, say func(string, ...any)) (url string, end func() error, err error) {
 	say("starting PostgreSQL")
-	r, err := rig.New(ctx, "forge-dashboard", nil)
+	var r *rig.Rig
+	if o.data == "" {
+		r, err = rig.New(ctx, "forge-dashboard", nil)
+	} else {
+		r, err = rig.NewOn(ctx, "forge-dashboard", filepath.Join(o.data, "postgres"))
+	}
 	if err != nil {
 		return "", nil, err
 	}
-	if url, err = fillOn(ctx, r, o, say); err != nil {
+	if url, err = startOn(ctx, r, o, say); err != nil {
 		return "", nil, errors.Join(err, r.Close())
 	}
 	return url, r.Close, nil
 }
 
-func fillOn(ctx context.Context, r *rig.Rig, o options, say func(string, ...any)) (url string, err error) {
-	database, pool, err := r.Database(ctx)
+// startOn fills the database unless it is filled, and returns the address of a node on it.
+func startOn(ctx context.Context, r *rig.Rig, o options, say func(string, ...any)) (url string, err error) {
+	was, err := readKept(o.data)
+	if err != nil {
+		return "", err
+	}
+	var database string
+	var pool *pgxpool.Pool
+	if was.Filled {
+		database, pool, err = r.Reopen(ctx)
+	} else {
+		database, pool, err = r.Database(ctx)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -65,9 +85,45 @@ func fillOn(ctx context.Context, r *rig.Rig, o options, say func(string, ...any)
 	if err := migrations.New(pool, slog.New(slog.DiscardHandler)).Up(ctx); err != nil {
 		return "", err
 	}
+	if !was.Filled {
+		if err := fillDatabase(ctx, pool, database, o, say); err != nil {
+			return "", err
+		}
+		say("starting a node, which is killed, for the page of a failover")
+		first, err := startNode(ctx, r, pool, "first", database)
+		if err != nil {
+			return "", err
+		}
+		first.Kill()
+		if err := (kept{Filled: true, Jobs: o.jobs, Crons: o.crons}).write(o.data); err != nil {
+			return "", err
+		}
+	}
+	say("starting a node")
+	node, err := startNode(ctx, r, pool, "filled", database)
+	if err != nil {
+		return "", err
+	}
+	err = pool.QueryRow(ctx, `SELECT api_url FROM forge_nodes WHERE node_id = $1`, node.ID).Scan(&url)
+	return url, err
+}
+
+// startNode starts a node and waits until it leads every role.
+func startNode(ctx context.Context, r *rig.Rig, pool *pgxpool.Pool, id, database string) (*rig.Process, error) {
+	node, err := r.StartNode(id, database, "", nodeEnv+"=1")
+	if err != nil {
+		return nil, err
+	}
+	return node, rig.Await(ctx, "a node that leads every role", func(ctx context.Context) (led bool, err error) {
+		err = pool.QueryRow(ctx, ledBySQL, id).Scan(&led)
+		return led, errors.Join(err, node.Alive())
+	})
+}
+
+func fillDatabase(ctx context.Context, pool *pgxpool.Pool, database string, o options, say func(string, ...any)) error {
 	say("defining %d crons", o.crons)
 	if err := defineCrons(ctx, pool, database, o.crons); err != nil {
-		return "", err
+		return err
 	}
 	say("adding %d jobs", o.jobs)
 	for _, step := range []struct {
@@ -75,22 +131,10 @@ func fillOn(ctx context.Context, r *rig.Rig, o options, say func(string, ...any)
 		args []any
 	}{{fillJobsSQL, []any{o.jobs, max(o.crons, 1)}}, {fillQueueSQL, nil}, {fillTicksSQL, nil}, {`VACUUM (ANALYZE)`, nil}, {`CHECKPOINT`, nil}} {
 		if _, err := pool.Exec(ctx, step.sql, step.args...); err != nil {
-			return "", fmt.Errorf("fill the database: %w", err)
+			return fmt.Errorf("fill the database: %w", err)
 		}
 	}
-	say("starting a node")
-	if _, err := r.StartNode("filled", database, "", nodeEnv+"=1"); err != nil {
-		return "", err
-	}
-	err = rig.Await(ctx, "a node that leads every role", func(ctx context.Context) (bool, error) {
-		led, err := rig.Led(ctx, pool)
-		return led, errors.Join(err, r.Alive())
-	})
-	if err != nil {
-		return "", err
-	}
-	err = pool.QueryRow(ctx, `SELECT api_url FROM forge_nodes WHERE state = 'active'`).Scan(&url)
-	return url, err
+	return nil
 }
 
 func defineCrons(ctx context.Context, pool *pgxpool.Pool, database string, count int) error {

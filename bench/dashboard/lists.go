@@ -2,12 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"net/url"
-	"text/tabwriter"
-
-	"github.com/forge-scheduler/forge/bench/internal/rig"
 )
 
 // list is the address of a list by a filter, in an order.
@@ -80,19 +75,17 @@ var lists = []list{
 // eachList is how often each list is requested.
 const eachList = 5
 
-// measureLists prints the time to the first byte of each list.
-func measureLists(ctx context.Context, o options, stdout io.Writer, result rig.Result) error {
-	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "\nlist\tfirst byte p50 ms\tp99 ms\t")
-	for _, l := range lists {
-		p := &page{path: l.path()}
+// measureLists measures the time to the first byte of each list.
+func measureLists(ctx context.Context, o options, say func(string, ...any)) (measured []*page, err error) {
+	for _, l := range o.lists {
+		say("%s", l)
+		p := &page{Path: l.String()}
 		for range eachList * o.n {
-			if err := p.get(ctx, o.url+p.path); err != nil {
-				return err
+			if err := p.get(ctx, o.url+l.path()); err != nil {
+				return nil, err
 			}
 		}
-		fmt.Fprintf(table, "%s\t%.1f\t%.1f\t\n", l, p.firstByte(0.5), p.firstByte(0.99))
-		result.Values["list "+l.String()+"_p99_ms"] = p.firstByte(0.99)
+		measured = append(measured, p)
 	}
-	return table.Flush()
+	return measured, nil
 }

@@ -17,18 +17,24 @@
 // alone, five times as often.
 //
 // It prints tables and, as the last line, one JSON object.
+//
+// With -data the database is filled once, and stays. Runs can then measure parts, and each
+// prints what all of them have measured. The filters of lists are relative to the time of the
+// run, so measure soon after filling:
+//
+//	go -C bench run ./dashboard -data /var/tmp/dashboard -fill
+//	go -C bench run ./dashboard -data /var/tmp/dashboard -n 5 -paths /,/jobs -lists none -streams 0
+//	go -C bench run ./dashboard -data /var/tmp/dashboard -n 5 -paths '' -lists /jobs -streams 0
 package main
 
 import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/forge-scheduler/forge/bench/internal/rig"
@@ -42,13 +48,16 @@ type options struct {
 	streams int
 	length  time.Duration
 	paths   []string
+	lists   []list
+	data    string
+	fill    bool
 }
 
 // defaultPaths are the pages and the lists that are hardest to read: of a queue
 // without jobs, one with few old ones, one kind, one cron, and far down.
 const defaultPaths = "/,/crons,/crons?q=00077,/crons/cron-000042,/jobs,/jobs?state=completed,/jobs?queue=nothing,/jobs?queue=rare,/jobs?kind=kind-7," +
 	"/jobs?cron=cron-000042,/jobs?state=cancelled&queue=rare,/jobs?before=500000,/jobs/500000,/bulk/jobs/retry?kind=kind-7,/bulk/jobs/cancel?queue=mail," +
-	"/enqueue,/queues,/dead,/nodes,/leaders,/alerts,/charts,/storage,/settings"
+	"/enqueue,/queues,/dead,/nodes,/leaders,/leaders/scheduler/terms/2,/activity,/alerts,/charts,/storage,/doctor,/config,/search?q=cron-00,/settings"
 
 // streamsOfOne is how many streams a node serves to one caller.
 const streamsOfOne = 32
@@ -59,22 +68,39 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("dashboard", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	var o options
-	var paths string
+	var paths, only string
 	flags.StringVar(&o.url, "url", "", "the `address` of a node that runs; empty: start one on a full database")
 	flags.IntVar(&o.jobs, "jobs", 1_000_000, "how many jobs the database is filled with")
 	flags.IntVar(&o.crons, "crons", 10_000, "how many crons it is filled with")
 	flags.IntVar(&o.n, "n", 20, "how often each page is asked for")
 	flags.IntVar(&o.streams, "streams", streamsOfOne, "how many pages are open at once; 0: none")
 	flags.DurationVar(&o.length, "for", 20*time.Second, "for how `long` they are open")
-	flags.StringVar(&paths, "paths", defaultPaths, "comma-separated `list` of pages; empty: only lists are measured")
+	flags.StringVar(&only, "lists", "", "measure only the lists with this `text` in their names; none: no list")
+	flags.StringVar(&o.data, "data", "", "a `directory` in which the filled database stays")
+	flags.BoolVar(&o.fill, "fill", false, "with -data: fill the database, and measure nothing")
+	flags.StringVar(&paths, "paths", defaultPaths, "comma-separated `list` of pages; empty: none")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	o.url, o.paths = strings.TrimSuffix(o.url, "/"), slices.DeleteFunc(strings.Split(paths, ","), func(path string) bool { return path == "" })
-	if o.n < 1 || o.streams < 0 || o.streams > streamsOfOne || o.length < time.Second || o.jobs < 0 || o.crons < 0 {
-		return o, errors.New("want n of 1 or more, 0 to 32 streams, no fewer than 0 jobs and crons, and a second or more")
+	for _, l := range lists {
+		if only != "none" && strings.Contains(l.String(), only) {
+			o.lists = append(o.lists, l)
+		}
 	}
-	return o, nil
+	return o, o.check()
+}
+
+func (o options) check() error {
+	switch {
+	case o.n < 1 || o.streams < 0 || o.streams > streamsOfOne || o.length < time.Second || o.jobs < 0 || o.crons < 0:
+		return errors.New("want n of 1 or more, 0 to 32 streams, no fewer than 0 jobs and crons, and a second or more")
+	case o.fill && o.data == "":
+		return errors.New("-fill needs -data")
+	case o.data != "" && o.url != "":
+		return errors.New("-data is for a node that the bench starts, -url for one that runs already")
+	}
+	return nil
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
@@ -97,52 +123,31 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 			return err
 		}
 	}
+	if o.fill {
+		return nil
+	}
 	return measure(ctx, o, stdout, say)
 }
 
 func measure(ctx context.Context, o options, stdout io.Writer, say func(string, ...any)) error {
-	result := rig.Result{
-		Bench: "dashboard", Ratios: map[string]float64{}, Values: map[string]float64{},
-		Settings: map[string]any{"machine": rig.Machine(), "jobs": o.jobs, "crons": o.crons, "n": o.n, "streams": o.streams},
+	all, err := readKept(o.data)
+	if err != nil {
+		return err
 	}
 	pages, err := measurePages(ctx, o, say)
 	if err != nil {
 		return err
 	}
-	if err := printPages(stdout, pages, result); err != nil {
-		return err
-	}
-	say("lists")
-	if err := measureLists(ctx, o, stdout, result); err != nil {
-		return err
-	}
-	if o.streams > 0 {
-		say("opening %d streams", o.streams)
-		if err := printStreams(ctx, o, stdout, result); err != nil {
-			return err
-		}
-	}
-	return result.Print(stdout)
-}
-
-func printPages(stdout io.Writer, pages []*page, result rig.Result) error {
-	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "page\tfirst byte p50 ms\tp99 ms\tbytes\tfirst paint p50 ms\tagain p50 ms\t")
-	for _, p := range pages {
-		fmt.Fprintf(table, "%s\t%.1f\t%.1f\t%d\t%.0f\t%.0f\t\n", p.path, p.firstByte(0.5), p.firstByte(0.99), p.bytes, p.paint(0.5), p.again(0.5))
-		result.Values[p.path+"_first_byte_p50_ms"], result.Values[p.path+"_bytes"] = p.firstByte(0.5), float64(p.bytes)
-		result.Values[p.path+"_paint_p50_ms"], result.Values[p.path+"_paint_again_p50_ms"] = p.paint(0.5), p.again(0.5)
-	}
-	return table.Flush()
-}
-
-func printStreams(ctx context.Context, o options, stdout io.Writer, result rig.Result) error {
-	cost, err := measureStreams(ctx, o)
+	found, err := measureLists(ctx, o, say)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "\n%d open pages: %.1f %% of a processor of the node, %.1f %% without them; %.2f kB a second each.\n",
-		o.streams, 100*cost.with, 100*cost.without, cost.bytes/1000)
-	result.Values["streams_cpu"], result.Values["idle_cpu"], result.Values["stream_bytes_s"] = rig.Round(cost.with), rig.Round(cost.without), rig.Round(cost.bytes)
-	return nil
+	all.Pages, all.Lists = replace(all.Pages, pages), replace(all.Lists, found)
+	if o.streams > 0 {
+		say("opening %d streams", o.streams)
+		if all.Streams, err = measureStreams(ctx, o); err != nil {
+			return err
+		}
+	}
+	return errors.Join(all.write(o.data), all.print(stdout, o))
 }

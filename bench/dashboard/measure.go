@@ -26,17 +26,17 @@ const oneWord = "/one-word"
 
 // page is what was measured of one.
 type page struct {
-	path   string
-	bytes  int64
-	firsts []time.Duration
-	paints []time.Duration
-	// revisits are of a second visit, when the browser has the styles, scripts and fonts.
-	revisits []time.Duration
+	Path   string
+	Bytes  int64
+	Firsts []time.Duration
+	Paints []time.Duration
+	// Revisits are of a second visit, when the browser has the styles, scripts and fonts.
+	Revisits []time.Duration
 }
 
-func (p *page) firstByte(share float64) float64 { return rig.Quantile(p.firsts, share) }
-func (p *page) paint(share float64) float64     { return rig.Quantile(p.paints, share) }
-func (p *page) again(share float64) float64     { return rig.Quantile(p.revisits, share) }
+func (p *page) firstByte(share float64) float64 { return rig.Quantile(p.Firsts, share) }
+func (p *page) paint(share float64) float64     { return rig.Quantile(p.Paints, share) }
+func (p *page) again(share float64) float64     { return rig.Quantile(p.Revisits, share) }
 
 func measurePages(ctx context.Context, o options, say func(string, ...any)) ([]*page, error) {
 	if len(o.paths) == 0 {
@@ -51,14 +51,14 @@ func measurePages(ctx context.Context, o options, say func(string, ...any)) ([]*
 		_, _ = io.WriteString(w, "<!doctype html><title>One word</title>Word") // the browser asks again, or fails
 	}))
 	defer least.Close()
-	word := &page{path: oneWord}
+	word := &page{Path: oneWord}
 	if err := word.visit(ctx, chromium, least.URL, o.n); err != nil {
 		return nil, err
 	}
 	pages := []*page{word}
 	for _, path := range o.paths {
 		say("%s", path)
-		p := &page{path: path}
+		p := &page{Path: path}
 		if err := p.visit(ctx, chromium, o.url, o.n); err != nil {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func measurePages(ctx context.Context, o options, say func(string, ...any)) ([]*
 
 func (p *page) visit(ctx context.Context, chromium *browser.Browser, node string, n int) error {
 	for range n {
-		if err := p.get(ctx, node+p.path); err != nil {
+		if err := p.get(ctx, node+p.Path); err != nil {
 			return err
 		}
 		if err := p.show(chromium, node); err != nil { //nolint:contextcheck // the browser ends with ctx
@@ -87,8 +87,8 @@ func (p *page) get(ctx context.Context, url string) error {
 		return err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	p.firsts = append(p.firsts, time.Since(begun))
-	p.bytes, err = io.Copy(io.Discard, answer.Body)
+	p.Firsts = append(p.Firsts, time.Since(begun))
+	p.Bytes, err = io.Copy(io.Discard, answer.Body)
 	return err
 }
 
@@ -111,10 +111,14 @@ func ask(ctx context.Context, url string) (*http.Response, error) {
 }
 
 // cost is what open streams take: of a processor, and in bytes a second and stream.
-type cost struct{ with, without, bytes float64 }
+type cost struct {
+	Streams              int
+	With, Without, Bytes float64
+}
 
-func measureStreams(ctx context.Context, o options) (c cost, err error) {
-	if c.without, err = share(ctx, o); err != nil {
+func measureStreams(ctx context.Context, o options) (c *cost, err error) {
+	c = &cost{Streams: o.streams}
+	if c.Without, err = share(ctx, o); err != nil {
 		return c, err
 	}
 	reading, stop := context.WithCancel(ctx)
@@ -134,8 +138,8 @@ func measureStreams(ctx context.Context, o options) (c cost, err error) {
 	}
 	time.Sleep(settled) // each is sent everything once
 	before, begun := read.Load(), time.Now()
-	if c.with, err = share(ctx, o); err == nil {
-		c.bytes = float64(read.Load()-before) / time.Since(begun).Seconds() / float64(o.streams)
+	if c.With, err = share(ctx, o); err == nil {
+		c.Bytes = float64(read.Load()-before) / time.Since(begun).Seconds() / float64(o.streams)
 	}
 	stop()
 	return c, streams.Wait()

@@ -19,7 +19,7 @@ const bare = "/healthz"
 // So it opens another one, has that go to the page as somebody would who sits before it,
 // and asks it only when it should be over.
 const (
-	alone     = time.Second
+	alone     = 400 * time.Millisecond
 	openOther = `window.other = open(%q); undefined`
 	goOther   = `other.location.href = %q; undefined`
 	// painted is in milliseconds since the page was asked for; 0 until then.
@@ -37,15 +37,15 @@ func (p *page) show(chromium *browser.Browser, node string) error {
 	if err := chromedp.Do(tab, chromedp.Navigate(node+bare)); err != nil {
 		return fmt.Errorf("show %s: %w", bare, err)
 	}
-	first, err := firstPaint(tab, p.path)
+	first, err := firstPaint(tab, p.Path)
 	if err != nil {
 		return err
 	}
-	again, err := firstPaint(tab, p.path)
+	again, err := firstPaint(tab, p.Path)
 	if err != nil {
 		return err
 	}
-	p.paints, p.revisits = append(p.paints, first), append(p.revisits, again)
+	p.Paints, p.Revisits = append(p.Paints, first), append(p.Revisits, again)
 	return nil
 }
 

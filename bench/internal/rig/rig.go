@@ -66,6 +66,22 @@ func open(ctx context.Context, name string, settings map[string]string, address 
 	return r, nil
 }
 
+// NewOn is New with the server's data in a directory that stays. Programs that run later may
+// start a server on it again.
+func NewOn(ctx context.Context, name, dataDir string) (r *Rig, err error) {
+	if os.Getenv(HostEnv) != "" {
+		return nil, errors.New("this bench needs a server of its own: leave HOST out")
+	}
+	r = &Rig{}
+	if r.Dir, err = Dir(name); err != nil {
+		return nil, err
+	}
+	if err := r.startOn(ctx, dataDir, nil); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
 // Dir makes a directory for a run. Under root the server's user has to enter it.
 func Dir(name string) (string, error) {
 	dir, err := os.MkdirTemp("", name+"-")
@@ -78,8 +94,12 @@ func Dir(name string) (string, error) {
 	return dir, nil
 }
 
-func (r *Rig) start(ctx context.Context, settings map[string]string) (err error) {
-	r.Server, err = devcluster.StartServer(ctx, devcluster.ServerOptions{DataDir: filepath.Join(r.Dir, "postgres"), Settings: settings})
+func (r *Rig) start(ctx context.Context, settings map[string]string) error {
+	return r.startOn(ctx, filepath.Join(r.Dir, "postgres"), settings)
+}
+
+func (r *Rig) startOn(ctx context.Context, dataDir string, settings map[string]string) (err error) {
+	r.Server, err = devcluster.StartServer(ctx, devcluster.ServerOptions{DataDir: dataDir, Settings: settings})
 	if err != nil {
 		return fmt.Errorf("start PostgreSQL: %w", err)
 	}
@@ -112,6 +132,15 @@ func (r *Rig) Database(ctx context.Context) (url string, pool *pgxpool.Pool, err
 	if _, err := r.admin.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()); err != nil {
 		return "", nil, fmt.Errorf("create a database: %w", err)
 	}
+	return r.open(ctx, name)
+}
+
+// Reopen is Database for the first database of an earlier run of NewOn.
+func (r *Rig) Reopen(ctx context.Context) (url string, pool *pgxpool.Pool, err error) {
+	return r.open(ctx, r.prefix+"_1")
+}
+
+func (r *Rig) open(ctx context.Context, name string) (url string, pool *pgxpool.Pool, err error) {
 	r.databases = append(r.databases, name)
 	address, err := neturl.Parse(r.url)
 	if err != nil {
