@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -38,6 +39,21 @@ const windowSQL = `
 SELECT coalesce(min(id), 0), count(*)
 FROM (SELECT id FROM river_job WHERE $1::bigint = 0 OR id < $1 ORDER BY id DESC LIMIT $2) AS examined`
 
+// Jobs end after they are added, and ids are given in the order of time. So if a job was added
+// after an instant, all jobs with higher ids end after it. The halves of the ids that remain end
+// at such a job, or after all jobs. Clocks of nodes may differ by clockTolerance.
+const laterSQL = `
+WITH RECURSIVE halves (low, high) AS (
+    SELECT (SELECT min(id) FROM river_job), (SELECT max(id) + 1 FROM river_job)
+    UNION ALL
+    SELECT CASE WHEN later THEN low ELSE id + 1 END, CASE WHEN later THEN middle ELSE high END
+    FROM (SELECT low, high, low + (high - low) / 2 AS middle FROM halves WHERE low < high) AS h,
+         LATERAL (SELECT id, %s AS later FROM river_job WHERE id >= middle ORDER BY id LIMIT 1) AS j
+)
+SELECT coalesce(min(high), 0) FROM halves`
+
+const clockTolerance = "1 minute"
+
 // OFFSET keeps the planner from reading all jobs by descending id, in the hope that the first
 // ones match.
 const searchSQL = `
@@ -62,16 +78,56 @@ func (s *Store) Search(ctx context.Context, f Filter) (found Found, err error) {
 	default:
 		return found, fmt.Errorf("sort jobs: unknown order %q", f.Sort)
 	}
-	few, err := s.findsFew(ctx, f)
+	if err := s.skipLater(ctx, &f); err != nil {
+		return found, err
+	}
+	few, rows, err := s.findsFew(ctx, f)
 	switch {
 	case err != nil:
 		return found, err
+	case few && rows > searchWindow:
+		return s.searchNewestFirst(ctx, f, limit)
 	case few:
 		found.Jobs, err = s.searchAmong(ctx, f, 0, limit)
 	case f.Where == nil:
 		found.Jobs, err = s.List(ctx, f)
 	default:
 		return s.searchInParts(ctx, f, limit)
+	}
+	found.endAt(f, limit)
+	return found, err
+}
+
+// skipLater lowers BeforeID so that a search for jobs that ended until an instant does not read
+// those that were added after it.
+func (s *Store) skipLater(ctx context.Context, f *Filter) error {
+	later := &conditions{}
+	for _, t := range f.Where.Of("until") {
+		later.addInstant(t, "created_at > $$ + interval '"+clockTolerance+"'")
+	}
+	if len(later.sql) == 0 {
+		return nil
+	}
+	var end int64
+	if err := s.db.QueryRow(ctx, fmt.Sprintf(laterSQL, strings.Join(later.sql, " OR ")), later.planned()...).Scan(&end); err != nil {
+		return fmt.Errorf("search jobs: %w", err)
+	}
+	if end != 0 && (f.BeforeID == 0 || end < f.BeforeID) {
+		f.BeforeID = end
+	}
+	return nil
+}
+
+// searchNewestFirst reads all that the indexes find only if the newest jobs do not fill the
+// page.
+func (s *Store) searchNewestFirst(ctx context.Context, f Filter, limit int) (found Found, err error) {
+	var lowest int64
+	var examined int
+	if err := s.db.QueryRow(ctx, windowSQL, f.BeforeID, searchWindow).Scan(&lowest, &examined); err != nil {
+		return found, fmt.Errorf("search jobs: %w", err)
+	}
+	if found.Jobs, err = s.searchAmong(ctx, f, lowest, limit); err == nil && len(found.Jobs) < limit && examined == searchWindow {
+		found.Jobs, err = s.searchAmong(ctx, f, 0, limit)
 	}
 	found.endAt(f, limit)
 	return found, err
@@ -107,12 +163,13 @@ func (p *Found) endAt(f Filter, limit int) {
 	}
 }
 
-// findsFew reports whether the indexes find few jobs for a filter, as the planner estimates.
-func (s *Store) findsFew(ctx context.Context, f Filter) (bool, error) {
+// findsFew reports whether the indexes find few jobs for a filter, and how many, as the planner
+// estimates.
+func (s *Store) findsFew(ctx context.Context, f Filter) (few bool, rows float64, err error) {
 	exact, lossy := &conditions{}, &conditions{}
 	exact.addExact(f)
 	lossy.addLossy(f)
-	for c, few := range map[*conditions]float64{exact: fewExact, lossy: fewLossy} {
+	for c, most := range map[*conditions]float64{exact: fewExact, lossy: fewLossy} {
 		if len(c.sql) == 0 {
 			continue
 		}
@@ -123,13 +180,13 @@ func (s *Store) findsFew(ctx context.Context, f Filter) (bool, error) {
 		}
 		err := s.db.QueryRow(ctx, fmt.Sprintf(estimateSQL, c), append([]any{pgx.QueryExecModeExec}, c.args...)...).Scan(&plan)
 		if err != nil {
-			return false, fmt.Errorf("plan a search for jobs: %w", err)
+			return false, 0, fmt.Errorf("plan a search for jobs: %w", err)
 		}
-		if len(plan) == 1 && plan[0].Plan.Rows <= few {
-			return true, nil
+		if len(plan) == 1 && plan[0].Plan.Rows <= most {
+			return true, plan[0].Plan.Rows, nil
 		}
 	}
-	return false, nil
+	return false, 0, nil
 }
 
 // searchAmong returns the jobs from an id on that match the filter, at most limit.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/filter"
@@ -27,8 +28,8 @@ func where(t *testing.T, text string) jobstore.Filter {
 func insertForSearch(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	exec(t, pool, `
-		INSERT INTO river_job (id, args, kind, queue, state, max_attempts, attempt, attempted_by, attempted_at, finalized_at, scheduled_at, errors, tags, metadata)
-		SELECT id, '{}', kind, queue, state::river_job_state, 1, 1, ARRAY[client], now() - took::interval - ended::interval,
+		INSERT INTO river_job (id, args, kind, queue, state, max_attempts, attempt, attempted_by, created_at, attempted_at, finalized_at, scheduled_at, errors, tags, metadata)
+		SELECT id, '{}', kind, queue, state::river_job_state, 1, 1, ARRAY[client], now() - interval '4 h', now() - took::interval - ended::interval,
 		       CASE WHEN state IN ('completed', 'discarded', 'cancelled') THEN now() - ended::interval END, now() + interval '1 day',
 		       CASE WHEN error <> '' THEN ARRAY[jsonb_build_object('attempt', 1, 'error', error, 'at', now())] END, tags::text[],
 		       CASE WHEN cron <> '' THEN jsonb_build_object('forge:cron', cron) ELSE '{}' END
@@ -234,6 +235,51 @@ func TestSearchInParts(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(want, ids); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+// A search for jobs that ended until an instant begins at those that were added before it, in
+// whatever order they ended, and finds jobs that a long transaction added.
+func TestSearchUntil(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	exec(t, pool, `
+		INSERT INTO river_job (id, args, kind, state, max_attempts, created_at, finalized_at)
+		SELECT 3 * i, '{}', 'k', 'completed', 1, at - CASE WHEN i % 100 = 0 THEN interval '1 h' ELSE '0' END, at + i % 7 * interval '1 h'
+		FROM generate_series(1, 60000) AS i, LATERAL (SELECT now() - i * interval '-1 s' - interval '60000 s' AS at) AS a`)
+	exec(t, pool, `VACUUM ANALYZE river_job`)
+	store := jobstore.New(pool)
+	now := time.Now()
+	for _, spans := range [][2]time.Duration{{0, 100}, {10, 100}, {16, 100}, {17, 100}, {14, 16}} {
+		until, since := now.Add(-spans[0]*time.Hour), now.Add(-spans[1]*time.Hour)
+		text := "until:" + until.Format(time.RFC3339Nano)
+		if spans[1] < 100 {
+			text += " since:" + since.Format(time.RFC3339Nano)
+		}
+		f := where(t, text)
+		var want []int64
+		if err := pool.QueryRow(t.Context(), `
+			SELECT ARRAY (SELECT id FROM river_job WHERE finalized_at BETWEEN $1 AND $2 ORDER BY id DESC LIMIT 120)`,
+			since, until).Scan(&want); err != nil {
+			t.Fatal(err)
+		}
+		var ids []int64
+		for pages := 0; len(ids) < 120; pages++ {
+			f.Limit = 40
+			found, err := store.Search(t.Context(), f)
+			if err != nil || pages > 10 {
+				t.Fatalf("%q: %v after %d pages", text, err, pages)
+			}
+			for _, job := range found.Jobs {
+				ids = append(ids, job.ID)
+			}
+			if f.BeforeID = found.Next; f.BeforeID == 0 {
+				break
+			}
+		}
+		if diff := cmp.Diff(want, ids, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", text, diff)
 		}
 	}

@@ -98,7 +98,7 @@ func (s *Store) slowest(ctx context.Context, f Filter, limit int) (found Found, 
 	for _, t := range f.Where.Of("until") {
 		c.addInstant(t, "finalized_at <= $$")
 	}
-	few, err := s.findsFew(ctx, Filter{Kind: f.Kind, Queue: f.Queue, Cron: f.Cron})
+	few, _, err := s.findsFew(ctx, Filter{Kind: f.Kind, Queue: f.Queue, Cron: f.Cron})
 	if err != nil {
 		return found, err
 	}

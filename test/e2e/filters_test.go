@@ -56,8 +56,8 @@ func (l listed) String() string {
 func TestFiltersSelectTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, filteredCrons)
-	c.exec(`INSERT INTO river_job (id, kind, queue, args, state, attempt, max_attempts, finalized_at, attempted_at, scheduled_at, errors)
-		SELECT i, CASE WHEN i % 2 = 0 THEN 'send_mail' ELSE 'report' END, 'far', '{}', CASE WHEN i > 8 THEN 'completed' ELSE 'discarded' END::river_job_state, 2, 2,
+	c.exec(`INSERT INTO river_job (id, kind, queue, args, state, attempt, max_attempts, created_at, finalized_at, attempted_at, scheduled_at, errors)
+		SELECT i, CASE WHEN i % 2 = 0 THEN 'send_mail' ELSE 'report' END, 'far', '{}', CASE WHEN i > 8 THEN 'completed' ELSE 'discarded' END::river_job_state, 2, 2, now() - interval '2 days',
 		       now() - i * interval '1 hour', now() - i * interval '1 hour' - i * interval '7 minutes', now() - interval '2 days',
 		       ARRAY[jsonb_build_object('error', CASE WHEN i % 3 = 0 THEN 'timeout' ELSE 'disk full' END)]
 		FROM generate_series(1, 12) i`)
