@@ -35,7 +35,7 @@ func TestRepeatedRequestWaitsForSynchronousReplica(t *testing.T) {
 			return err
 		}},
 		{"pause a cron", func(ctx context.Context) error {
-			_, _, err := cronstore.New(pool).Pause(ctx, "hourly", "")
+			_, _, err := cronstore.New(pool).Pause(ctx, "hourly", cronstore.PauseOrder{})
 			return err
 		}},
 		{"enqueue a unique job", func(ctx context.Context) error {

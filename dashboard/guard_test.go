@@ -24,7 +24,7 @@ func addresses(s *server) map[string]route.Route {
 		if path == "/events" {
 			path += "?page=overview"
 		}
-		if strings.HasPrefix(path, "/bulk/") {
+		if strings.HasPrefix(path, "/bulk/") && !strings.HasPrefix(path, "/bulk/crons/") {
 			path += "?kind=dump"
 		}
 		if path == "/api/v1/next" {

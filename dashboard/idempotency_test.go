@@ -11,6 +11,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
 func postWithKey(t *testing.T, h http.Handler, token, path, body string, keys ...string) *httptest.ResponseRecorder {
@@ -90,6 +91,7 @@ func TestBadIdempotencyKeys(t *testing.T) {
 func TestEveryWriteTakesAKey(t *testing.T) {
 	t.Parallel()
 	c, options := clusterWithTokens()
+	c.Crons = append(c.Crons, cronstore.Cron{Name: "held", PausedAt: dashboardtest.Epoch})
 	kept := dashboardtest.Once{}
 	options.API.Once = kept
 	h := New(options)

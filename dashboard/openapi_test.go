@@ -271,13 +271,16 @@ func TestTheDocumentExplainsKeysAndLockHolders(t *testing.T) {
 
 // postBodies are bodies that succeed, by the end of the path.
 var postBodies = map[string]string{
-	"/revert":      `{"yes": true}`,
-	"/api/v1/jobs": `{"kind": "dump", "args": {"table": "users"}, "priority": 2, "at": "2026-11-21T02:00:00Z"}`,
-	"/trigger":     `{"args": {"full": true}}`,
-	"/backfill":    `{"from": "2026-11-01T00:00:00Z", "to": "2026-11-02T00:00:00Z", "limit": 7}`,
-	"/transfer":    `{"to": "node-2"}`,
-	"/silence":     `{"for": "2h", "reason": "we move"}`,
-	"/tokens":      `{"name": "cd", "scope": "operator", "expires": "2d"}`,
+	"/revert":       `{"yes": true}`,
+	"/api/v1/jobs":  `{"kind": "dump", "args": {"table": "users"}, "priority": 2, "at": "2026-11-21T02:00:00Z"}`,
+	"/trigger":      `{"args": {"full": true}}`,
+	"/backfill":     `{"from": "2026-11-01T00:00:00Z", "to": "2026-11-02T00:00:00Z", "limit": 7}`,
+	"/transfer":     `{"to": "node-2"}`,
+	"/silence":      `{"for": "2h", "reason": "we move"}`,
+	"/crons/pause":  `{"all": true, "reason": "we move"}`,
+	"/crons/resume": `{"all": true}`,
+	"/crons/undo":   `{"operation": "OPERATION1"}`,
+	"/tokens":       `{"name": "cd", "scope": "operator", "expires": "2d"}`,
 }
 
 func bodyFor(path string) string {

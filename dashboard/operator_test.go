@@ -105,7 +105,7 @@ func TestCronAPIRefuses(t *testing.T) {
 		{"nobody/trigger", jsonType, "", 404, "There is no such cron."},
 		{"nobody/pause", jsonType, "", 404, "There is no such cron."},
 		{"nobody/resume", jsonType, "", 404, "There is no such cron."},
-		{"backup/pause", jsonType, `{"for": "1h"}`, 422, `the field "for" is unknown; there are none.`},
+		{"backup/pause", jsonType, `{"for": "1h"}`, 422, `the field "for" is unknown; the fields are reason.`},
 		{"nobody/backfill", jsonType, "{" + from + ", " + to + "}", 404, "There is no such cron."},
 		{"backup/backfill", jsonType, "{" + from + "}", 422, "to is missing."},
 		{"backup/backfill", jsonType, "", 422, "from is missing; to is missing."},

@@ -18,7 +18,7 @@ import (
 func (a *app) cronCommand() *cobra.Command {
 	return group("cron", "Show crons, their next ticks and their ledger; trigger, backfill and pause them",
 		a.watchable(a.cronListCommand()), a.watchable(a.cronShowCommand()), a.cronNextCommand(), a.watchable(a.cronHistoryCommand()), a.cronWhyCommand(),
-		a.cronTriggerCommand(), a.cronBackfillCommand(), a.cronPauseCommand(), a.cronResumeCommand())
+		a.cronTriggerCommand(), a.cronBackfillCommand(), a.cronPauseCommand(), a.cronResumeCommand(), a.cronUndoCommand())
 }
 
 func (a *app) cronListCommand() *cobra.Command {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -17,67 +16,6 @@ import (
 	"github.com/forge-scheduler/forge/jobs"
 	"github.com/forge-scheduler/forge/scheduler/crons"
 )
-
-// pausedCron is the JSON output of forge cron pause and forge cron resume.
-type pausedCron struct {
-	cronstore.Cron
-	Changed bool `json:"changed"`
-	// now is the database's time.
-	now time.Time
-}
-
-func (a *app) cronPauseCommand() *cobra.Command {
-	return a.pauseOrResumeCommand("pause NAME", "Pause a cron: its ticks are recorded as skipped_paused until it is resumed", (*cronstore.Store).Pause,
-		func(name string, t pausedCron) string {
-			switch {
-			case t.Changed:
-				return fmt.Sprintf("%s is paused; resume it with forge cron resume %s", name, name)
-			case t.PausedAt.IsZero():
-				return name + " is already paused by the configuration"
-			default:
-				return name + " is already paused, since " + stamp(t.PausedAt)
-			}
-		})
-}
-
-func (a *app) cronResumeCommand() *cobra.Command {
-	return a.pauseOrResumeCommand("resume NAME", "Resume a paused cron from now on", (*cronstore.Store).Resume,
-		func(name string, t pausedCron) string {
-			said := name + " is not paused"
-			if t.Changed {
-				said = name + " is resumed"
-			}
-			// NextTick may be a tick of the pause that is not recorded yet.
-			coming, err := explain.Next(name, t.Spec, t.now, 1)
-			if err != nil || len(coming) == 0 {
-				return said + "; no tick is due any more"
-			}
-			return said + "; next tick " + stamp(coming[0].UTC)
-		})
-}
-
-// pauseOrResumeCommand returns a command that pauses or resumes a cron. To repeat it is not an error.
-func (a *app) pauseOrResumeCommand(use, short string,
-	change func(*cronstore.Store, context.Context, string, string) (cronstore.Cron, bool, error), say func(string, pausedCron) string,
-) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short, Args: cobra.ExactArgs(1),
-		Example: "  forge cron " + strings.Replace(use, "NAME", "nightly-report", 1),
-		RunE: a.onDatabase(func(ctx context.Context, pool *pgxpool.Pool, args []string) error {
-			store := cronstore.New(pool)
-			cron, changed, err := change(store, ctx, args[0], whoAmI())
-			if err != nil {
-				return explainCron(ctx, pool, args[0], err)
-			}
-			now, err := store.Now(ctx)
-			if err != nil {
-				return err
-			}
-			answer := pausedCron{cron, changed, now}
-			return a.result(answer, "%s", say(args[0], answer))
-		}),
-	}
-}
 
 // withManual runs work that runs ticks by hand.
 func (a *app) withManual(ctx context.Context, work func(context.Context, *pgxpool.Pool, crons.Manual) error) error {

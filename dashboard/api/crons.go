@@ -108,6 +108,7 @@ func (s *API) cronRoutes() []route.Route {
 	if !s.Operates() {
 		return routes
 	}
+	routes = append(routes, s.pauseManyRoutes()...)
 	return append(routes,
 		post(s, "/api/v1/crons/{name}/trigger", route.Operation{
 			ID: "triggerCron", Summary: "Run a cron now, or a tick of it that did not run",
@@ -115,7 +116,7 @@ func (s *API) cronRoutes() []route.Route {
 			About: "Runs the cron now, or runs the tick `at` if it did not run. The answer names the job.",
 		}, s.trigger),
 		post(s, "/api/v1/crons/{name}/pause", route.Operation{
-			ID: "pauseCron", Summary: "Pause a cron", About: "Stops the cron from firing. Running jobs continue." + changesNothingTwice,
+			ID: "pauseCron", Summary: "Pause a cron", About: "Stops the cron from firing. Running jobs continue. The cron's page shows the reason." + changesNothingTwice,
 		}, s.setCronPaused(true)),
 		post(s, "/api/v1/crons/{name}/resume", route.Operation{
 			ID: "resumeCron", Summary: "Resume a cron", About: "Lets a paused cron fire again." + changesNothingTwice,
@@ -226,13 +227,6 @@ func (s *API) trigger(c *call, body triggerAsk) (row cronstore.Tick, err error) 
 	row, err = s.Trigger(c.Context(), cronstore.Trigger{Cron: c.PathValue("name"), At: body.At, Args: body.Args, By: c.by})
 	c.location = jobAddress(row.JobID)
 	return row, err
-}
-
-func (s *API) setCronPaused(pause bool) func(*call, nothing) (heldDocument, error) {
-	return func(c *call, _ nothing) (heldDocument, error) {
-		cron, changed, err := s.SetCronPaused(c.Context(), c.PathValue("name"), c.by, pause)
-		return heldDocument{cron, changed}, err
-	}
 }
 
 func (s *API) backfill(c *call, body backfillAsk) (done backfillDocument, err error) {

@@ -43,6 +43,8 @@ type CronFilter struct {
 	Text string
 	// Is is one of CronFilters; empty: any.
 	Is string
+	// Names selects crons by their names; empty: all.
+	Names []string
 	// Where narrows the filter further.
 	Where *filter.Filter
 	// Sort is one of the orders of cronstore; empty: by name.
@@ -59,13 +61,17 @@ func NewCronFilter(q *web.Query) CronFilter {
 // Select returns the crons that match the filter, apart from Is and After.
 func (f CronFilter) Select(now time.Time, crons []cronstore.Outlined) []cronstore.Outlined {
 	crons = cronstore.FilterTable.Select(f.Where, now, crons)
-	if f.Text == "" {
+	if f.Text == "" && f.Names == nil {
 		return crons
+	}
+	named := map[string]bool{}
+	for _, name := range f.Names {
+		named[name] = true
 	}
 	var found []cronstore.Outlined
 	wanted := strings.ToLower(f.Text)
 	for _, c := range crons {
-		if strings.Contains(strings.ToLower(c.Name+" "+c.Job), wanted) {
+		if (f.Names == nil || named[c.Name]) && strings.Contains(strings.ToLower(c.Name+" "+c.Job), wanted) {
 			found = append(found, c)
 		}
 	}

@@ -34,8 +34,12 @@ func (s *Cluster) UpcomingTicks(cron cronstore.Cron, now time.Time) []explain.Co
 type CronOps interface {
 	// Pause and Resume return the cron and whether its state changed. They return
 	// cronstore.ErrNotFound for a cron that is not configured.
-	Pause(ctx context.Context, cron, by string) (cronstore.Cron, bool, error)
-	Resume(ctx context.Context, cron, by string) (cronstore.Cron, bool, error)
+	Pause(ctx context.Context, cron string, order cronstore.PauseOrder) (cronstore.Cron, bool, error)
+	Resume(ctx context.Context, cron string, order cronstore.PauseOrder) (cronstore.Cron, bool, error)
+	// PauseMany pauses or resumes crons. UndoPauses undoes that, and returns whether it paused
+	// them.
+	PauseMany(ctx context.Context, names []string, paused bool, order cronstore.PauseOrder) (cronstore.PausedMany, error)
+	UndoPauses(ctx context.Context, operation string, order cronstore.PauseOrder) (done cronstore.PausedMany, paused bool, err error)
 	BackfillTicks(ctx context.Context, span cronstore.Span) (cronstore.Backfill, error)
 }
 
@@ -94,15 +98,6 @@ func (s *Cluster) Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.T
 	default:
 		return row, web.Refuse(http.StatusConflict, fmt.Sprintf("The tick already has job %d (%s), and a tick runs once.", row.JobID, row.Verdict))
 	}
-}
-
-// SetCronPaused pauses or resumes a cron.
-func (s *Cluster) SetCronPaused(ctx context.Context, cron, by string, pause bool) (cronstore.Cron, bool, error) {
-	defer s.Outlines.Forget(ctx) // this node reads its own writes
-	if pause {
-		return s.CronOps.Pause(ctx, cron, by)
-	}
-	return s.CronOps.Resume(ctx, cron, by)
 }
 
 // Backfill finds the ticks of a backfill and, unless dryRun is set, runs them.

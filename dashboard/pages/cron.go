@@ -39,7 +39,7 @@ func (s *Pages) formHold(w http.ResponseWriter, r *http.Request, pause bool) {
 	if _, ok := s.Form(w, r); !ok {
 		return
 	}
-	if _, _, err := s.SetCronPaused(r.Context(), r.PathValue("name"), auth.RequestOrigin(r, viaPage), pause); err != nil {
+	if _, _, err := s.SetCronPaused(r.Context(), r.PathValue("name"), pause, cronstore.PauseOrder{By: auth.RequestOrigin(r, viaPage)}); err != nil {
 		s.AnswerError(w, r, err)
 		return
 	}
@@ -182,7 +182,7 @@ func (s *Pages) loadLedger(ctx context.Context, b *cronBody, facts clusterFacts,
 func pauseReason(c cronstore.Cron) string {
 	switch {
 	case !c.PausedAt.IsZero():
-		return "Paused by hand since " + format.UTC(c.PausedAt) + ". Ticks that are due meanwhile are recorded and not caught up."
+		return "Paused by hand since " + format.UTC(c.PausedAt) + c.PauseChange.String() + ". Ticks that are due meanwhile are recorded and not caught up."
 	case c.Spec.Paused:
 		return "Paused by the configuration. Ticks that are due meanwhile are recorded and not caught up."
 	default:

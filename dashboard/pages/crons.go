@@ -6,15 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/charts"
 	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/format"
-	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	search "github.com/forge-scheduler/forge/internal/filter"
 )
 
 // Narrowed reports whether the list is filtered.
@@ -22,18 +20,29 @@ func (b *cronsBody) Narrowed() bool { return b.Bar.Narrowed }
 
 // choose filters the crons and returns one page of them.
 func (b *cronsBody) choose(now time.Time, crons []cronstore.Outlined, filter cluster.CronFilter) ([]cronstore.Outlined, error) {
-	if filter.Is != "" && !slices.Contains(cluster.CronFilters, filter.Is) {
-		return nil, web.BadRequest(fmt.Errorf("is must be one of %s", strings.Join(cluster.CronFilters, ", ")))
+	if err := filter.CheckCondition(); err != nil {
+		return nil, err
 	}
 	found := filter.Select(now, crons)
 	counts := cluster.CountCrons(now, found)
 	in := func(is string, more ...string) string {
-		return "/crons?" + web.Encode(append([]string{"q", filter.Text, "filter", filter.Where.String(), "is", is, "sort", filter.Sort}, more...)...)
+		narrowed := filter
+		narrowed.Is = is
+		return "/crons?" + cronValues(narrowed, more...)
+	}
+	b.all, b.paused = len(found), counts[cronstore.IsPaused]
+	if filter.Is != "" {
+		b.all = counts[filter.Is]
+	}
+	if filter.Is != "" && filter.Is != cronstore.IsPaused { // the others are not paused
+		b.paused = 0
 	}
 	b.Heads = heads([]head{{Text: "Name"}, {Text: "Schedule"}, {Text: "Last ticks"}, {Text: "Last run"}, {Text: "Late by", Class: "num"}, {Text: "Next run", Class: "num"}},
 		map[string]sortBy{"Name": {"name", "ascending", "By name"}, "Next run": {"next", "ascending", "The next run first"}},
 		cmp.Or(filter.Sort, cronstore.Orders[0].Name), func(sort string) string {
-			return "/crons?" + web.Encode("q", filter.Text, "filter", filter.Where.String(), "is", filter.Is, "sort", sort)
+			sorted := filter
+			sorted.Sort = sort
+			return "/crons?" + cronValues(sorted)
 		})
 	b.Tabs = []tab{{"all", in(""), format.Number(int64(len(found))), filter.Is == ""}}
 	for _, is := range cluster.CronFilters {
@@ -150,6 +159,15 @@ type cronsBody struct {
 	Heads []head
 	Crons []cronRow
 	Next  string
+	// Query is the text in the names of crons or jobs.
+	Query string
+	// Acts are the buttons for actions on all crons that match the filter, Picks those for
+	// the selected ones.
+	Acts, Picks []act
+	Notice      *undoable
+
+	// all and paused count the crons that match the filter.
+	all, paused int
 }
 
 func (s *Pages) loadCrons(ctx context.Context, req *request) (body, error) {
@@ -161,15 +179,17 @@ func (s *Pages) loadCrons(ctx context.Context, req *request) (body, error) {
 	if err != nil {
 		return nil, err
 	}
-	filter := cluster.NewCronFilter(&req.Query)
-	filter.Where = search.New(append(filter.Where.Terms(), fieldTerms(req, cronstore.FilterTable.Keys(), cronFields)...)...)
+	filter := cronFilterOf(req)
 	if err := req.err(); err != nil {
 		return nil, err
 	}
-	b := cronsBody{base: base{name: "Crons", beat: s.pulseOf(facts)}, Bar: cronBar(filter, all.Crons)}
+	b := cronsBody{base: base{name: "Crons", beat: s.pulseOf(facts)}, Bar: cronBar(filter, all.Crons), Query: filter.Text, Notice: undoableOf(req)}
 	shown, err := b.choose(all.At(facts.now), all.Crons, filter)
 	if err != nil {
 		return nil, err
+	}
+	if s.Operates() && req.may(route.Operator) {
+		b.holdAll(filter, b.all, b.paused)
 	}
 	b.Crons, err = s.rowsOf(ctx, shown, facts.now)
 	return &b, err

@@ -113,7 +113,7 @@ var pageKinds = map[string]pageKind{
 	"transfer": {"move", []string{"role"}, nil, loadHandOver(true)},
 	"drain":    {"move", []string{"node"}, nil, loadDrain(true)},
 	"undrain":  {"move", []string{"node"}, nil, loadDrain(false)},
-	"crons":    {"crons", append([]string{"q", "is", "filter", "sort", "after"}, cronFields...), []string{"tabs", "list"}, (*Pages).loadCrons},
+	"crons":    {"crons", append([]string{"q", "is", "filter", "sort", "after", "did", "n", "operation"}, cronFields...), []string{"tabs", "acts", "list"}, (*Pages).loadCrons},
 	"cron":     {"cron", []string{"name", "before", "after", "outcome", "at", "did", "n", "job", "span", "from", "to", "zone"}, []string{"facts", "ticks"}, (*Pages).loadCron},
 	"trigger":  {"trigger", []string{"name", "at", "raw"}, nil, (*Pages).loadTrigger},
 	"backfill": {"backfill", []string{"name", "from", "to", "limit"}, nil, (*Pages).loadBackfill},
@@ -140,6 +140,8 @@ var pageKinds = map[string]pageKind{
 	"bulkretry":   {"bulkact", bulkKeys, nil, loadBulk(jobstore.Retry)},
 	"bulkdiscard": {"bulkact", bulkKeys, nil, loadBulk(jobstore.Discard)},
 
+	"bulkcronpause":   {"bulkcrons", bulkCronKeys, nil, loadBulkCrons(true)},
+	"bulkcronresume":  {"bulkcrons", bulkCronKeys, nil, loadBulkCrons(false)},
 	"dead":            {"dead", append([]string{"did", "n", "filter", "sort"}, deadFields...), []string{"acts", "list"}, (*Pages).loadDead},
 	"bulkdeadretry":   {"bulkdead", append([]string{"group", "filter", "id"}, deadFields...), nil, loadBulkDead(jobstore.Retry)},
 	"bulkdeaddiscard": {"bulkdead", append([]string{"group", "filter", "id"}, deadFields...), nil, loadBulkDead(jobstore.Discard)},

@@ -51,7 +51,7 @@ func (s *Pages) Routes() []route.Route {
 // operatorRoutes are the forms that change crons, jobs, queues and dead letters.
 func (s *Pages) operatorRoutes() (routes []route.Route) {
 	if s.Operates() {
-		routes = append(routes,
+		routes = append(s.holdRoutes(),
 			route.Route{Path: "/crons/{name}/trigger", Get: s.page("trigger"), Post: s.formTrigger, Read: route.Operator, Write: route.Operator},
 			route.Route{Path: "/crons/{name}/pause", Post: s.formPause, Write: route.Operator},
 			route.Route{Path: "/crons/{name}/resume", Post: s.formResume, Write: route.Operator},

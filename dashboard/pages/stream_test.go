@@ -35,7 +35,7 @@ func TestEveryPageStreamsItsParts(t *testing.T) {
 			"drain": "/nodes/node-1/drain", "undrain": "/nodes/node-1/undrain",
 			"jobs": "/jobs", "queues": "/queues", "queue": "/queues/bulk", "alerts": "/alerts", "charts": "/charts", "storage": "/storage", "activity": "/activity", "configs": "/config", "doctor": "/doctor", "config": "/config/" + dashboardtest.OldHash, "revert": "/config/" + dashboardtest.OldHash + "/revert", "job": "/jobs/42", "cancel": "/jobs/42/cancel", "retry": "/jobs/42/retry", "discard": "/jobs/42/discard",
 			"enqueue": "/enqueue", "bulkcancel": "/bulk/jobs/cancel?kind=dump", "bulkretry": "/bulk/jobs/retry?kind=dump", "bulkdiscard": "/bulk/jobs/discard?kind=dump",
-			"bulkdeadretry": "/bulk/dead/retry?kind=dump", "bulkdeaddiscard": "/bulk/dead/discard?id=42",
+			"bulkcronpause": "/bulk/crons/pause", "bulkcronresume": "/bulk/crons/resume", "bulkdeadretry": "/bulk/dead/retry?kind=dump", "bulkdeaddiscard": "/bulk/dead/discard?id=42",
 			"dead": "/dead", "deadgroup": "/dead/" + dashboardtest.DeadGroup, "deadretry": "/dead/" + dashboardtest.DeadGroup + "/retry", "deaddiscard": "/dead/" + dashboardtest.DeadGroup + "/discard",
 		}[name]).Body.String()
 		for _, part := range append(kind.parts, "pulse", live.BeatPart) {

@@ -104,13 +104,13 @@ ORDER BY c.name
 FOR NO KEY UPDATE`
 
 const upsertCronsSQL = `
-INSERT INTO forge_crons (name, spec, spec_hash, updated_at, removed_at, paused_at, watermark, next_tick)
+INSERT INTO forge_crons (name, spec, spec_hash, updated_at, removed_at, paused_at, watermark, next_tick, pause_change)
 SELECT * FROM unnest($1::text[], $2::jsonb[], $3::text[], $4::timestamptz[], $5::timestamptz[],
-                     $6::timestamptz[], $7::timestamptz[], $8::timestamptz[])
+                     $6::timestamptz[], $7::timestamptz[], $8::timestamptz[], $9::jsonb[])
 ON CONFLICT (name) DO UPDATE
 SET spec = excluded.spec, spec_hash = excluded.spec_hash, updated_at = excluded.updated_at,
     removed_at = excluded.removed_at, paused_at = excluded.paused_at,
-    watermark = excluded.watermark, next_tick = excluded.next_tick`
+    watermark = excluded.watermark, next_tick = excluded.next_tick, pause_change = excluded.pause_change`
 
 // The channel has the name of the schema of forge's tables, which need not be the first
 // of the connection's search_path.
@@ -374,6 +374,7 @@ func (s *Store) upsert(ctx context.Context, crons []Cron, now time.Time) error {
 	names, specs, hashes := make([]string, n), make([][]byte, n), make([]string, n)
 	updated, watermarks := make([]time.Time, n), make([]time.Time, n)
 	removed, paused, next := make([]nullTime, n), make([]nullTime, n), make([]nullTime, n)
+	changes := make([]*PauseChange, n)
 	for i, c := range crons {
 		doc, err := c.encode()
 		if err != nil {
@@ -381,8 +382,9 @@ func (s *Store) upsert(ctx context.Context, crons []Cron, now time.Time) error {
 		}
 		names[i], specs[i], hashes[i], updated[i] = c.Name, doc, c.SpecHash, now
 		removed[i], paused[i], watermarks[i], next[i] = nullTime(c.RemovedAt), nullTime(c.PausedAt), c.Watermark, nullTime(c.NextTick)
+		changes[i] = c.PauseChange
 	}
-	return postgres.Exec(ctx, s.db, "store crons", upsertCronsSQL, names, specs, hashes, updated, removed, paused, watermarks, next)
+	return postgres.Exec(ctx, s.db, "store crons", upsertCronsSQL, names, specs, hashes, updated, removed, paused, watermarks, next, changes)
 }
 
 // specHash returns a hash of a definition. Args that differ only in the order of

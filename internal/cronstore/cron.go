@@ -71,6 +71,8 @@ type Cron struct {
 	NextTick  time.Time `json:"next_tick,omitzero"`
 	// Blocked is zero unless the newest tick was skipped because of an earlier run.
 	Blocked Blocked `json:"blocked,omitzero"`
+	// PauseChange is the last pause or resumption by hand; nil if there was none.
+	PauseChange *PauseChange `json:"pause_change,omitempty"`
 	// Earlier holds earlier definitions that may have ticks after the watermark, oldest
 	// first.
 	Earlier []Era `json:"-"`
@@ -117,7 +119,7 @@ func (c *Cron) Paused() bool { return c.Spec.Paused || !c.PausedAt.IsZero() }
 
 const cronColumns = `
 c.name, c.spec, c.spec_hash, c.created_at, c.updated_at, c.removed_at, c.paused_at, c.watermark, c.next_tick,
-coalesce(c.blocked_by, 0), c.blocked_since`
+coalesce(c.blocked_by, 0), c.blocked_since, c.pause_change`
 
 const listColumns = cronColumns + `, coalesce(l.verdict, ''), l.tick, l.last_tick, coalesce(l.reason, ''),
        coalesce(l.job_id, 0), coalesce(l.term, 0), coalesce(l.node_id, ''), l.recorded_at,
@@ -180,7 +182,7 @@ func (s *Store) Get(ctx context.Context, name string) (Cron, error) {
 func (c *Cron) targets(spec *[]byte) []any {
 	return []any{
 		&c.Name, spec, &c.SpecHash, &c.CreatedAt, &c.UpdatedAt, (*nullTime)(&c.RemovedAt), (*nullTime)(&c.PausedAt),
-		&c.Watermark, (*nullTime)(&c.NextTick), &c.Blocked.By, (*nullTime)(&c.Blocked.Since),
+		&c.Watermark, (*nullTime)(&c.NextTick), &c.Blocked.By, (*nullTime)(&c.Blocked.Since), &c.PauseChange,
 	}
 }
 

@@ -3,9 +3,14 @@ package cronstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
@@ -19,7 +24,7 @@ func TestPauseAndResume(t *testing.T) {
 	exec(t, pool, `UPDATE forge_crons SET watermark = clock_timestamp() - interval '5 seconds'`)
 	steps := []struct {
 		name    string
-		do      func(*cronstore.Store, context.Context, string, string) (cronstore.Cron, bool, error)
+		do      func(*cronstore.Store, context.Context, string, cronstore.PauseOrder) (cronstore.Cron, bool, error)
 		changed bool
 		paused  bool
 	}{
@@ -33,7 +38,7 @@ func TestPauseAndResume(t *testing.T) {
 		if step.name == "resume" {
 			exec(t, pool, `SELECT pg_sleep(2.1)`) // two ticks fall due during the pause
 		}
-		cron, changed, err := step.do(cronstore.New(pool), t.Context(), "a", "ada")
+		cron, changed, err := step.do(cronstore.New(pool), t.Context(), "a", cronstore.PauseOrder{By: "ada"})
 		if err != nil || changed != step.changed || cron.Paused() != step.paused {
 			t.Fatalf("%s: changed %t, paused %t, %v", step.name, changed, cron.Paused(), err)
 		}
@@ -51,10 +56,10 @@ func TestPauseAndResume(t *testing.T) {
 		FROM forge_events WHERE type <> 'config_applied'`).Scan(&events); err != nil || events != "cron_paused a ada, cron_resumed a ada" {
 		t.Errorf("events %q, %v", events, err)
 	}
-	for name, do := range map[string]func(*cronstore.Store, context.Context, string, string) (cronstore.Cron, bool, error){
+	for name, do := range map[string]func(*cronstore.Store, context.Context, string, cronstore.PauseOrder) (cronstore.Cron, bool, error){
 		"pause": (*cronstore.Store).Pause, "resume": (*cronstore.Store).Resume,
 	} {
-		if _, _, err := do(cronstore.New(pool), t.Context(), "nobody", "ada"); !errors.Is(err, cronstore.ErrNotFound) {
+		if _, _, err := do(cronstore.New(pool), t.Context(), "nobody", cronstore.PauseOrder{By: "ada"}); !errors.Is(err, cronstore.ErrNotFound) {
 			t.Errorf("%s nobody: %v", name, err)
 		}
 	}
@@ -68,7 +73,7 @@ func TestResumeEndsPauseByFile(t *testing.T) {
 	held := spec("* * * * * *")
 	held.Paused = true
 	apply(t, pool, "h1", map[string]cronstore.Spec{"a": held}, false)
-	if _, changed, err := cronstore.New(pool).Resume(t.Context(), "a", ""); err != nil || !changed {
+	if _, changed, err := cronstore.New(pool).Resume(t.Context(), "a", cronstore.PauseOrder{}); err != nil || !changed {
 		t.Fatalf("resume: %t, %v", changed, err)
 	}
 	apply(t, pool, "h2", map[string]cronstore.Spec{"a": held, "b": spec("@hourly")}, false)
@@ -89,7 +94,7 @@ func TestPausePersistsAfterEdit(t *testing.T) {
 	pool := pgtest.Pool(t)
 	began := time.Now()
 	apply(t, pool, "h1", map[string]cronstore.Spec{"a": spec("* * * * * *")}, false)
-	if _, _, err := cronstore.New(pool).Pause(t.Context(), "a", ""); err != nil {
+	if _, _, err := cronstore.New(pool).Pause(t.Context(), "a", cronstore.PauseOrder{}); err != nil {
 		t.Fatal(err)
 	}
 	unpaused := seconds(began)
@@ -153,5 +158,75 @@ func TestClaimATick(t *testing.T) {
 		if row, err := claim(hour); !errors.Is(err, cronstore.ErrTaken) || row.Tick.Hour() == 0 {
 			t.Errorf("hour %d: %+v, %v; want ErrTaken", hour, row, err)
 		}
+	}
+}
+
+// Many crons are paused in transactions of bounded size. An undo leaves alone what somebody has
+// changed since.
+func TestPauseMany(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	store := cronstore.New(pool)
+	specs := map[string]cronstore.Spec{}
+	var names []string
+	for i := range 450 {
+		names = append(names, fmt.Sprintf("many-%03d", i))
+		specs[names[i]] = spec("@daily")
+	}
+	apply(t, pool, "h1", specs, false)
+	if _, _, err := store.Pause(t.Context(), "many-000", cronstore.PauseOrder{By: "bob", Reason: "broken"}); err != nil {
+		t.Fatal(err)
+	}
+	var asOf time.Time
+	if err := pool.QueryRow(t.Context(), `SELECT max(created_at) FROM forge_crons`).Scan(&asOf); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, pool, `UPDATE forge_crons SET created_at = created_at + interval '1 hour' WHERE name = 'many-449'`)
+	var read []int
+	order := cronstore.PauseOrder{By: "ada", Reason: "maintenance", AsOf: asOf, Progress: func(done int) { read = append(read, done) }}
+	done, err := store.PauseMany(t.Context(), append(names, "nobody", "many-001"), true, order)
+	if err != nil || done.Changed != 448 || done.Operation == "" || !slices.Equal(read, []int{200, 200, 51}) {
+		t.Fatalf("%+v, batches %v, %v", done, read, err)
+	}
+	wantChange := func(name string, want *cronstore.PauseChange) {
+		t.Helper()
+		got := get(t, pool, name)
+		if diff := cmp.Diff(want, got.PauseChange, cmpopts.IgnoreFields(cronstore.PauseChange{}, "At")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if want != nil && got.Paused() != want.Paused {
+			t.Errorf("%s is paused: %t", name, got.Paused())
+		}
+	}
+	wantChange("many-000", &cronstore.PauseChange{Paused: true, By: "bob", Reason: "broken"})
+	wantChange("many-001", &cronstore.PauseChange{Paused: true, By: "ada", Reason: "maintenance", Operation: done.Operation})
+	wantChange("many-449", nil)
+	if again, err := store.PauseMany(t.Context(), names[:2], true, order); err != nil || again != (cronstore.PausedMany{}) {
+		t.Errorf("pause again: %+v, %v", again, err)
+	}
+
+	if _, _, err := store.Resume(t.Context(), "many-002", cronstore.PauseOrder{By: "bob"}); err != nil {
+		t.Fatal(err)
+	}
+	undone, paused, err := store.UndoPauses(t.Context(), done.Operation, cronstore.PauseOrder{By: "ada"})
+	if err != nil || paused || undone.Changed != 447 {
+		t.Fatalf("undo: %+v, paused %t, %v", undone, paused, err)
+	}
+	wantChange("many-000", &cronstore.PauseChange{Paused: true, By: "bob", Reason: "broken"})
+	wantChange("many-001", &cronstore.PauseChange{By: "ada", Reason: "undo", Operation: undone.Operation})
+	wantChange("many-002", &cronstore.PauseChange{By: "bob"})
+	if _, _, err := store.UndoPauses(t.Context(), done.Operation, cronstore.PauseOrder{}); !errors.Is(err, cronstore.ErrNotFound) {
+		t.Errorf("undo twice: %v", err)
+	}
+	if redone, paused, err := store.UndoPauses(t.Context(), undone.Operation, cronstore.PauseOrder{}); err != nil || !paused || redone.Changed != 447 {
+		t.Errorf("undo the undo: %+v, paused %t, %v", redone, paused, err)
+	}
+	var events int
+	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM forge_events WHERE type = 'cron_paused' AND data ->> 'reason' = 'maintenance' AND data ->> 'by' = 'ada'`).Scan(&events); err != nil || events != 448 {
+		t.Errorf("%d events, %v", events, err)
+	}
+	long := cronstore.PauseOrder{Reason: strings.Repeat("é", cronstore.MaxReason+1)}
+	if _, err := store.PauseMany(t.Context(), names, true, long); !errors.Is(err, cronstore.ErrReasonTooLong) {
+		t.Errorf("a long reason: %v", err)
 	}
 }

@@ -41,7 +41,7 @@ func TestPlannerComparesRuns(t *testing.T) {
 		"noted": spec("@hourly"), "paused": spec("@hourly"),
 	}
 	apply(t, pool, "one", before, false)
-	if _, _, err := cronstore.New(pool).Pause(t.Context(), "held", ""); err != nil {
+	if _, _, err := cronstore.New(pool).Pause(t.Context(), "held", cronstore.PauseOrder{}); err != nil {
 		t.Fatal(err)
 	}
 	after := map[string]cronstore.Spec{

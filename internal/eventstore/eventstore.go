@@ -74,6 +74,8 @@ const appendSQL = `
 INSERT INTO forge_events (type, node_id, role, term, data)
 VALUES ($1, nullif($2, ''), nullif($3, ''), nullif($4::bigint, 0), coalesce($5::jsonb, '{}'))`
 
+const appendEachSQL = `INSERT INTO forge_events (type, data) SELECT $1, unnest($2::jsonb[])`
+
 const selectSQL = `
 SELECT id, at, type, coalesce(node_id, ''), coalesce(role, ''), coalesce(term, 0), data
 FROM forge_events`
@@ -100,6 +102,14 @@ func (s *Store) Append(ctx context.Context, event Event, data any) error {
 	}
 	if _, err := s.db.Exec(ctx, appendSQL, event.Type, event.NodeID, event.Role, event.Term, body); err != nil {
 		return fmt.Errorf("append %s event: %w", event.Type, err)
+	}
+	return nil
+}
+
+// AppendEach writes an event of the type for each of the data, in one statement.
+func (s *Store) AppendEach(ctx context.Context, kind string, data []any) error {
+	if _, err := s.db.Exec(ctx, appendEachSQL, kind, data); err != nil {
+		return fmt.Errorf("append %s events: %w", kind, err)
 	}
 	return nil
 }

@@ -144,13 +144,13 @@ func TestPausedTicksAreRecorded(t *testing.T) {
 	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("allow")})
 	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), makeLeader(t, pool, "n1"))
 	await(t, pool, 1, ledgerCountSQL)
-	if _, _, err := cronstore.New(pool).Pause(t.Context(), "c", ""); err != nil {
+	if _, _, err := cronstore.New(pool).Pause(t.Context(), "c", cronstore.PauseOrder{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := pool.Exec(t.Context(), `SELECT pg_sleep(2.1)`); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := cronstore.New(pool).Resume(t.Context(), "c", ""); err != nil {
+	if _, _, err := cronstore.New(pool).Resume(t.Context(), "c", cronstore.PauseOrder{}); err != nil {
 		t.Fatal(err)
 	}
 	// The change is notified at once. Without the notification, the leader would check a

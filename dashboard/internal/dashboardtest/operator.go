@@ -31,12 +31,36 @@ func (f Operator) note(cron, what string) error {
 	return nil
 }
 
-func (f Operator) Pause(_ context.Context, cron, by string) (cronstore.Cron, bool, error) {
-	return cronstore.Cron{Name: cron, PausedAt: Epoch}, true, f.note(cron, "pause by "+by)
+func (f Operator) Pause(_ context.Context, cron string, order cronstore.PauseOrder) (cronstore.Cron, bool, error) {
+	return cronstore.Cron{Name: cron, PausedAt: Epoch}, true, f.note(cron, "pause by "+order.By+because(order.Reason))
 }
 
-func (f Operator) Resume(_ context.Context, cron, by string) (cronstore.Cron, bool, error) {
-	return cronstore.Cron{Name: cron}, false, f.note(cron, "resume by "+by)
+func (f Operator) Resume(_ context.Context, cron string, order cronstore.PauseOrder) (cronstore.Cron, bool, error) {
+	return cronstore.Cron{Name: cron}, false, f.note(cron, "resume by "+order.By+because(order.Reason))
+}
+
+// PauseMany notes the names, but changes nothing.
+func (f Operator) PauseMany(_ context.Context, names []string, paused bool, order cronstore.PauseOrder) (cronstore.PausedMany, error) {
+	f.Done = append(f.Done, fmt.Sprintf("paused=%t %v by %s%s", paused, names, order.By, because(order.Reason)))
+	return cronstore.PausedMany{Operation: Operation, Changed: len(names)}, f.Err
+}
+
+// Operation is the only operation on many crons that can be undone.
+const Operation = "OPERATION1"
+
+func (f Operator) UndoPauses(_ context.Context, operation string, order cronstore.PauseOrder) (cronstore.PausedMany, bool, error) {
+	if operation != Operation {
+		return cronstore.PausedMany{}, false, cronstore.ErrNotFound
+	}
+	f.Done = append(f.Done, "undo "+operation+" by "+order.By)
+	return cronstore.PausedMany{Operation: "OPERATION2", Changed: 2}, false, f.Err
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " because " + reason
 }
 
 func (f Operator) Trigger(_ context.Context, t cronstore.Trigger) (cronstore.Tick, error) {
