@@ -200,8 +200,8 @@ func checkDrift(f Facts, r *report) {
 				"the file of %s waits for forge apply --yes: %s", node.NodeID, node.ConfigWaiting)
 		}
 		if node.ConfigHash != "" && node.ConfigHash != f.Cluster.InForce && node.ConfigHash != reverted {
-			r.warn("give it the file that is in force, or forge apply its own",
-				"%s runs configuration %s; in force is %s", node.NodeID, short(node.ConfigHash), short(f.Cluster.InForce))
+			r.warn("give it the file that is in force, or forge apply its own", "%s runs configuration %s%s; in force is %s",
+				node.NodeID, short(node.ConfigHash), differs(f.Cluster.Drifts[node.ConfigHash]), short(f.Cluster.InForce))
 		}
 	}
 	switch {
@@ -225,6 +225,14 @@ func checkDrift(f Facts, r *report) {
 			strings.Join(slices.Sorted(maps.Keys(zones)), ", "))
 	}
 	r.orOK("every node runs configuration %s", short(f.Cluster.InForce))
+}
+
+// differs returns the known difference of a configuration as part of a sentence.
+func differs(drift config.Diff) string {
+	if drift.Empty() {
+		return ""
+	}
+	return fmt.Sprintf(", which differs by %s", drift)
 }
 
 // checkReverted reports that the active nodes agree on a file that is not in force.
