@@ -96,6 +96,11 @@ func TestChecksOfCluster(t *testing.T) {
 			"drift", Warn,
 			[]string{"web-2 runs configuration fedcba987654", "in force is 0123456789ab"},
 		},
+		"drift of a file that was in force": {
+			func(f *Facts) { f.revert(); f.Cluster.Nodes[0].ConfigHash = f.Cluster.InForce },
+			"drift", Warn,
+			[]string{"web-2 runs configuration fedcba987654, which differs by crons ~a; in force is 0123456789ab"},
+		},
 		"all nodes run an earlier file": {
 			func(f *Facts) { f.revert() }, "drift", Warn,
 			[]string{"all 2 active nodes run the earlier configuration fedcba987654, which differs by crons ~a; in force is 0123456789ab", "forge apply with that file puts it in force again"},
