@@ -34,6 +34,8 @@ type Applied struct {
 	Confirm func(Review) error
 	// preview neither locks nor changes anything.
 	preview bool
+	// names are those of Crons, in order.
+	names []string
 	// Also writes the other parts of the file in the same transaction; may be nil.
 	Also func(ctx context.Context, tx pgx.Tx) error
 }
@@ -127,6 +129,8 @@ func (s *Store) Apply(ctx context.Context, a Applied, force bool) (Outcome, erro
 	if err := validate(a.Crons); err != nil {
 		return Outcome{}, fmt.Errorf("apply configuration: %w", err)
 	}
+	// The server ends a transaction that is idle for long: nothing is sorted in it.
+	a.names = slices.Sorted(maps.Keys(a.Crons))
 	var outcome Outcome
 	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) (err error) {
 		outcome, err = New(tx).apply(ctx, a, force)
@@ -169,7 +173,7 @@ func (s *Store) apply(ctx context.Context, a Applied, force bool) (Outcome, erro
 	case known && !force:
 		return Outcome{State: StateSuperseded, InForce: inForce}, nil
 	}
-	outcome, configured, err := s.compare(ctx, a.Crons)
+	outcome, configured, err := s.compare(ctx, a.Crons, a.names)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -205,7 +209,7 @@ func (s *Store) restoreRows(ctx context.Context, a Applied) (Outcome, error) {
 	if err := s.renameCluster(ctx, a); err != nil {
 		return Outcome{}, err
 	}
-	missing, err := s.Missing(ctx, slices.Collect(maps.Keys(a.Crons)))
+	missing, err := s.Missing(ctx, a.names)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -308,12 +312,13 @@ func (s *Store) applyPage(ctx context.Context, names []string, wanted map[string
 }
 
 // compare finds the crons that differ from the wanted definitions, and counts the
-// configured crons.
-func (s *Store) compare(ctx context.Context, wanted map[string]Spec) (outcome Outcome, configured int, err error) {
+// configured crons. names are those of wanted, in order.
+func (s *Store) compare(ctx context.Context, wanted map[string]Spec, names []string) (outcome Outcome, configured int, err error) {
 	var (
 		name, hash string
 		removed    bool
-		known      = map[string]bool{}
+		known      = make(map[string]bool, len(wanted))
+		back       []string // removed crons that are wanted again
 	)
 	err = postgres.ForEach(ctx, s.db, "read the defined crons", []any{&name, &hash, &removed}, func() error {
 		known[name] = true
@@ -325,7 +330,7 @@ func (s *Store) compare(ctx context.Context, wanted map[string]Spec) (outcome Ou
 		case !stays && !removed:
 			outcome.Removed = append(outcome.Removed, name)
 		case stays && removed:
-			outcome.Added = append(outcome.Added, name)
+			back = append(back, name)
 		case stays && hash != specHash(spec):
 			outcome.Changed = append(outcome.Changed, name)
 		}
@@ -334,12 +339,13 @@ func (s *Store) compare(ctx context.Context, wanted map[string]Spec) (outcome Ou
 	if err != nil {
 		return Outcome{}, 0, err
 	}
-	for name := range maps.Keys(wanted) {
-		if !known[name] {
+	slices.Sort(back)
+	for _, name := range names {
+		_, isBack := slices.BinarySearch(back, name)
+		if isBack || !known[name] {
 			outcome.Added = append(outcome.Added, name)
 		}
 	}
-	slices.Sort(outcome.Added)
 	slices.Sort(outcome.Changed)
 	slices.Sort(outcome.Removed)
 	return outcome, configured, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -80,7 +81,7 @@ type Planner struct {
 
 // Planner compares the crons of a file with the current ones, and reads the database's clock.
 func (s *Store) Planner(ctx context.Context, wanted map[string]Spec) (*Planner, error) {
-	outcome, _, err := s.compare(ctx, wanted)
+	outcome, _, err := s.compare(ctx, wanted, slices.Sorted(maps.Keys(wanted)))
 	if err != nil {
 		return nil, err
 	}
