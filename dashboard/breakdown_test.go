@@ -52,7 +52,7 @@ func TestBreakdownPage(t *testing.T) {
 	if first, second := strings.Index(sorted, `">send</a></td>`), strings.Index(sorted, `d</a></td>`); first < 0 || first > second || !strings.Contains(sorted, `aria-sort="descending"><a href="/charts?by=kind&amp;sort=failures`) {
 		t.Errorf("by failures:\n%s", sorted)
 	}
-	for by, want := range map[string]string{"cron": `<a href="/crons/send">`, "node": `<a href="/nodes/send">`, "queue": `<a href="/jobs?queue=send&amp;span=1h">`} {
+	for by, want := range map[string]string{"cron": `<a href="/crons/send">`, "node": `<a href="/nodes/send">`, "queue": `<a href="/queues/send">`} {
 		if page := get(t, h, "/charts?span=1h&by="+by).Body.String(); !strings.Contains(page, want) {
 			t.Errorf("by %s the page lacks %s", by, want)
 		}

@@ -20,6 +20,7 @@ func TestQueuePage(t *testing.T) {
 		"/queues/bulk": {
 			"<h1>bulk</h1>", "paused</span>", "by ada.", `href="/jobs/42">1m 30s<`, `href="/jobs?queue=bulk&amp;state=available">7<`, `href="/dead?queue=bulk">3&#43;<`,
 			`href="/jobs?queue=bulk&amp;kind=send"`, " and others", "none runs that has it in its file", `action="/queues/bulk/resume"`, `href="/crons/held"`, "There are others.",
+			`title="The 15 minutes until 2026-11-20 12:00:00`, "<dd>12</dd>", "<dd>3.2</dd>", "<dd>0</dd>", "<dd>500 ms / 500 ms / 1m 30s</dd>", "<dd>– / – / –</dd>",
 			"resumed</td>", "<dd>4</dd>", "<dd>no limit</dd>", "<dd>2 unless a job has its own</dd>",
 		},
 		"/queues/default": {

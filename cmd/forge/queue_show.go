@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -72,6 +74,7 @@ var queueProperties = []column[*queues.Report]{
 	{title: "scheduled", show: func(q *queues.Report) string { return atLeast(q.Scheduled, q.MoreScheduled) }},
 	{title: "retryable", show: func(q *queues.Report) string { return atLeast(q.Retryable, q.MoreRetryable) }},
 	{title: "dead letters", show: func(q *queues.Report) string { return atLeast(q.Dead, q.MoreDead) }},
+	{title: "last minutes", show: recentNote},
 	{title: "configured", show: configuredNote},
 	{title: "kinds", show: func(q *queues.Report) string {
 		if q.MoreKinds {
@@ -106,6 +109,27 @@ func serversNote(q *queues.Report) string {
 	default:
 		return "no node works this queue"
 	}
+}
+
+// recentNote describes the rates and percentiles of the last minutes.
+func recentNote(q *queues.Report) string {
+	r := q.Recent
+	if r == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.4g started, %.4g finished, %.4g failed a minute; wait p50/p95/p99 %s; took %s",
+		r.Started, r.Finished, r.Failed, spreadNote(r.Wait), spreadNote(r.Took))
+}
+
+func spreadNote(p aggregator.Percentiles) string {
+	texts := make([]string, 0, 3)
+	for _, seconds := range []*float64{p.P50, p.P95, p.P99} {
+		if seconds == nil {
+			return "-"
+		}
+		texts = append(texts, span(time.Duration(*seconds*float64(time.Second))))
+	}
+	return strings.Join(texts, "/")
 }
 
 // configuredNote describes what the configuration says about a queue.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/internal/queues"
 )
@@ -39,6 +40,11 @@ func TestQueueShow(t *testing.T) {
 		if !strings.Contains(out, want) || code != exitOK {
 			t.Errorf("forge queue show mail does not say %q: exit %d: %s%s", want, code, out, errs)
 		}
+	}
+	half, slow := .5, 90.
+	note := recentNote(&queues.Report{Recent: &queues.Recent{Started: 2, Finished: 1.5, Wait: aggregator.Percentiles{P50: &half, P95: &half, P99: &slow}}})
+	if want := "2 started, 1.5 finished, 0 failed a minute; wait p50/p95/p99 500ms/500ms/1m30s; took -"; note != want {
+		t.Errorf("last minutes %q, want %q", note, want)
 	}
 	out, errs, code = forge("queue", "show", "mail", "-o", "json")
 	var shown queues.Report

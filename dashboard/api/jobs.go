@@ -80,7 +80,7 @@ func (s *API) jobRoutes() []route.Route {
 		}, s.Source.Queues.Queues),
 		get(s, "/api/v1/queues/{name}", route.Operation{
 			ID: "getQueue", Summary: "Show a queue",
-			About: "Returns the queue as in the list, with its dead letters, what the configuration says about it, the nodes that work it, its kinds, its crons, its newest running jobs, and its newest pauses and resumptions. `nodes` is 0 if no node works the queue. Counts stop at 10,000, and have then a `more_`; dead letters are counted among the newest 10,000 discarded jobs of all queues.",
+			About: "Returns the queue as in the list, with its dead letters, what the configuration says about it, the nodes that work it, `recent` (attempts a minute and percentiles in seconds of the last quarter of an hour, if the metrics aggregator has recorded them), its kinds, its crons, its newest running jobs, and its newest pauses and resumptions. `nodes` is 0 if no node works the queue. Counts stop at 10,000, and have then a `more_`; dead letters are counted among the newest 10,000 discarded jobs of all queues.",
 		}, func(r *http.Request, _ *web.Query) (queues.Report, error) {
 			return s.Queue(r.Context(), r.PathValue("name"))
 		}),

@@ -5,11 +5,41 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/window"
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/metrics"
 )
 
-// queueSpecs are the charts of one queue.
-var queueSpecs = []chartSpec{
+// queueSpecs returns the charts of one queue. The sums of its attempts have its name as their
+// label.
+func queueSpecs(queue string) []chartSpec {
+	own := func(name, tone, metric string, value func([]aggregator.Sum, stretch) float64) lineSpec {
+		return lineSpec{name: name, tone: tone, metric: metric, label: "key", values: []string{queue}, value: value}
+	}
+	percentiles := func(metric string) []lineSpec {
+		return []lineSpec{own("p50", "ok", metric, quantile(.5)), own("p95", "live", metric, quantile(.95)), own("p99", "warn", metric, quantile(.99))}
+	}
+	return append([]chartSpec{
+		{id: "work", name: "Jobs a minute", about: "Attempts that began, ended and failed", show: quantity, unit: "a minute", lines: []lineSpec{
+			own("started", "live", ofWait, startsPerMinute), own("finished", "ok", ofAttempts, perMinute), own("failed", "bad", ofFailures, perMinute),
+		}},
+		{id: "wait", name: "Wait", about: "From due to started", show: lengthOf, lines: percentiles(ofWait)},
+		{id: "took", name: "Took", about: "From started to finished", show: lengthOf, lines: percentiles(ofTook)},
+	}, gaugeSpecs...)
+}
+
+// startsPerMinute counts the waits: each attempt that starts has one.
+func startsPerMinute(in []aggregator.Sum, of stretch) float64 {
+	starts := 0.0
+	for _, sum := range in {
+		if sum.Histogram != nil {
+			starts += sum.Histogram.Count()
+		}
+	}
+	return starts / of.Point.Minutes()
+}
+
+// gaugeSpecs are the charts of what the metrics aggregator counts in a queue.
+var gaugeSpecs = []chartSpec{
 	{
 		id: "depth", name: "Depth", about: "Unfinished jobs of the queue, on average", show: quantity, unit: "jobs", lines: []lineSpec{
 			depthLine("available", "live", "available"), depthLine("running", "ok", "running"),
@@ -28,13 +58,13 @@ func depthLine(name, tone, state string) lineSpec {
 }
 
 // DrawQueue reads the metrics of a queue and draws its charts, like DrawMetrics.
-func DrawQueue(ctx context.Context, history sums, queue string, w window.Window, now time.Time) (Drawing, error) {
+func DrawQueue(ctx context.Context, history breakdowns, queue string, w window.Window, now time.Time) (Drawing, error) {
 	var depths []map[string]string
-	for _, line := range queueSpecs[0].lines {
+	for _, line := range gaugeSpecs[0].lines {
 		depths = append(depths, map[string]string{"queue": queue, "state": line.values[0]})
 	}
-	return drawCharts(queueSpecs, w, now, func(p *points) error {
-		if err := p.readMetric(ctx, history, presence, "", nil); err != nil {
+	return drawCharts(queueSpecs(queue), w, now, func(p *points) error {
+		if err := p.readShares(ctx, history, "queue", []string{queue}); err != nil {
 			return err
 		}
 		if err := p.readMetric(ctx, history, metrics.QueueDepthName, "state", depths); err != nil {

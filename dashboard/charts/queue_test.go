@@ -14,7 +14,11 @@ import (
 // The charts of a queue show its own series, not those of other queues.
 func TestDrawQueue(t *testing.T) {
 	t.Parallel()
-	c := &dashboardtest.Cluster{Windows: []aggregator.Row{
+	share := func(key string, attempts int64) aggregator.SharePoint {
+		wait := &metrics.Histogram{Buckets: map[string]float64{"1": 2 * float64(attempts)}}
+		return aggregator.SharePoint{At: dashboardtest.Epoch.Add(-time.Minute), Share: aggregator.Share{Key: key, Attempts: attempts, Failures: 1, Wait: wait}}
+	}
+	c := &dashboardtest.Cluster{Shares: []aggregator.SharePoint{share("mail", 3), share(aggregator.Other, 1000)}, Windows: []aggregator.Row{
 		dashboardtest.Window(presence, 1, 1, "state", "active"),
 		dashboardtest.Window(metrics.QueueDepthName, 1, 7, "queue", "mail", "state", "available"),
 		dashboardtest.Window(metrics.QueueDepthName, 1, 100, "queue", "other", "state", "available"),
@@ -22,10 +26,10 @@ func TestDrawQueue(t *testing.T) {
 		dashboardtest.Window(metrics.QueueOldestName, 1, 1000, "queue", "other"),
 	}}
 	drawn, err := DrawQueue(t.Context(), dashboardtest.History{Cluster: c}, "mail", window.Last(time.Hour, dashboardtest.Epoch, time.UTC), dashboardtest.Epoch)
-	if err != nil || len(drawn.Charts) != 2 {
+	if err != nil || len(drawn.Charts) != 5 {
 		t.Fatalf("%+v, %v", drawn, err)
 	}
-	for i, want := range []string{"available 7 now, at most 7;", "waits 1m 30s now"} {
+	for i, want := range []string{"started 6 now, at most 6; finished 3 now, at most 3; failed 1 now", "p95 975 ms now", "nothing is known of this time", "available 7 now, at most 7;", "waits 1m 30s now"} {
 		if label := drawn.Charts[i].Label; !strings.Contains(label, want) {
 			t.Errorf("chart %d: %s", i, label)
 		}

@@ -122,11 +122,13 @@ func shareRows(b aggregator.Breakdown, w window.Window) []shareRow {
 	return rows
 }
 
-// keyPath is the address of a cron or node, or of the jobs of a kind or queue in a window.
+// keyPath is the address of a cron, queue or node, or of the jobs of a kind in a window.
 func keyPath(by, key string, w window.Window) string {
 	switch by {
 	case "cron":
 		return CronPath(key)
+	case "queue":
+		return queuePath(key)
 	case "node":
 		return nodePath(key)
 	default:

@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/charts"
 	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -34,14 +36,18 @@ type queueBody struct {
 	// Dead is the number of dead letters, DeadPath leads to them.
 	Dead, DeadPath string
 	Settings       []fact
-	Kinds          []remark
-	MoreKinds      bool
-	Servers        []serverRow
-	Jobs           []jobRow
-	Crons          []queueCronRow
-	MoreCrons      bool
-	Pauses         []pauseRow
-	Time           timeControl
+	// Recent is what happened in the last minutes, of which RecentAbout is the time; empty
+	// if it is not known.
+	Recent      []fact
+	RecentAbout string
+	Kinds       []remark
+	MoreKinds   bool
+	Servers     []serverRow
+	Jobs        []jobRow
+	Crons       []queueCronRow
+	MoreCrons   bool
+	Pauses      []pauseRow
+	Time        timeControl
 }
 
 // NodeCount returns how many nodes take jobs of the queue, in words.
@@ -124,6 +130,9 @@ func newQueueBody(r *queues.Report, facts clusterFacts) *queueBody {
 		}
 		b.Servers = append(b.Servers, row)
 	}
+	if r.Recent != nil {
+		b.Recent, b.RecentAbout = recentFacts(r.Recent), fmt.Sprintf("The %.0f minutes until %s", r.Recent.To.Sub(r.Recent.From).Minutes(), format.UTC(r.Recent.To))
+	}
 	b.Crons, b.Pauses = queueCronRows(r.Crons, facts.now), pauseRows(r.Pauses, facts.now)
 	return b
 }
@@ -159,6 +168,28 @@ func queueSettings(r *queues.Report) []fact {
 		{"Jobs at once in the cluster", orElse(c.GlobalLimit, "no limit")},
 		{"Priority", strconv.Itoa(cmp.Or(c.Priority, 1)) + " unless a job has its own"},
 	}
+}
+
+// recentFacts are the rates and percentiles of the last minutes.
+func recentFacts(r *queues.Recent) []fact {
+	spread := func(p aggregator.Percentiles) string {
+		texts := percentiles(p)
+		return strings.Join(texts[:], " / ")
+	}
+	return []fact{
+		{"Started a minute", rate(r.Started)},
+		{"Finished a minute", rate(r.Finished)},
+		{"Failed a minute", rate(r.Failed)},
+		{"Wait p50 / p95 / p99", spread(r.Wait)},
+		{"Took p50 / p95 / p99", spread(r.Took)},
+	}
+}
+
+func rate(perMinute float64) string {
+	if perMinute == 0 || perMinute >= 10 {
+		return strconv.FormatFloat(perMinute, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(perMinute, 'f', 1, 64)
 }
 
 func queueCronRows(crons []cronstore.QueueCron, now time.Time) []queueCronRow {

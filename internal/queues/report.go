@@ -39,6 +39,8 @@ type Report struct {
 	// Crons are those whose jobs are of the queue, by name. MoreCrons is whether there are others.
 	Crons     []cronstore.QueueCron `json:"crons"`
 	MoreCrons bool                  `json:"more_crons,omitempty"`
+	// Recent is nil if no metrics aggregator has recorded the last minutes.
+	Recent *Recent `json:"recent,omitempty"`
 	// RunningJobs are the newest running jobs.
 	RunningJobs []jobstore.Job `json:"running_jobs"`
 	// Pauses are the newest pauses and resumptions, newest first.
@@ -86,6 +88,9 @@ func (r *Reader) Queue(ctx context.Context, name string) (report Report, err err
 		return report, jobstore.ErrNoQueue
 	}
 	if err := r.addServers(ctx, &report); err != nil {
+		return report, err
+	}
+	if err := r.addRecent(ctx, &report); err != nil {
 		return report, err
 	}
 	if report.RunningJobs, err = jobs.List(ctx, jobstore.Filter{State: "running", Queue: name, Limit: listedJobs}); err != nil {

@@ -2,6 +2,7 @@ package queues_test
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/internal/queues"
 )
@@ -88,5 +90,33 @@ func TestQueueThatNoNodeWorks(t *testing.T) {
 		if _, err := reader.Queue(t.Context(), name); !errors.Is(err, jobstore.ErrNoQueue) {
 			t.Errorf("%q: %v", name, err)
 		}
+	}
+}
+
+// The rates and percentiles are those of the queue alone, in the newest quarter of an hour.
+func TestRecent(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	exec(t, pool, `INSERT INTO river_queue (name, updated_at) VALUES ('mail', now())`)
+	reader := queues.New(pool)
+	if r, err := reader.Queue(t.Context(), "mail"); err != nil || r.Recent != nil {
+		t.Errorf("before the first minute: %+v, %v", r.Recent, err)
+	}
+	exec(t, pool, `INSERT INTO forge_metrics_rollups (step, metric, labels, at, covered, value, last) VALUES (60, 'forge_nodes', '{}', date_trunc('minute', now()) - interval '1 minute', 60, 1, 1)`)
+	exec(t, pool, `
+		INSERT INTO forge_metrics_shares (step, dimension, at, key, attempts, failures, wait)
+		SELECT 60, d, date_trunc('minute', now()) - make_interval(mins => m), key, 15, 3, array_fill(2, ARRAY[`+strconv.Itoa(metrics.BucketCount)+`])
+		FROM (VALUES ('queue', 1, 'mail'), ('queue', 14, 'mail'), ('queue', 17, 'mail'), ('queue', 1, 'other'), ('kind', 1, 'mail')) AS s (d, m, key)`)
+	r, err := reader.Queue(t.Context(), "mail")
+	if err != nil || r.Recent == nil {
+		t.Fatalf("%+v, %v", r.Recent, err)
+	}
+	started := 2 * 2 * float64(metrics.BucketCount) / 15
+	if got := r.Recent; got.Finished != 2 || got.Failed != 6./15 || got.Started != started || got.Wait.P50 == nil || got.Took.P50 != nil || got.To.Sub(got.From) != 15*time.Minute {
+		t.Errorf("%+v, want %v started", got, started)
+	}
+	exec(t, pool, `UPDATE forge_metrics_rollups SET at = at - interval '1 hour'`)
+	if r, err := reader.Queue(t.Context(), "mail"); err != nil || r.Recent != nil {
+		t.Errorf("without an aggregator for an hour: %+v, %v", r.Recent, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -34,6 +35,10 @@ func (f Queues) Queue(_ context.Context, name string) (queues.Report, error) {
 	case "bulk":
 		report.QueueDetail = jobstore.QueueDetail{Queue: listed[0], OldestID: 42, Dead: 3, MoreDead: true, Known: true}
 		report.PausedBy, report.Configured = "ada", &cronstore.QueueConfig{MaxWorkers: 4, Priority: 2}
+		half, slow := .5, 90.
+		report.Recent = &queues.Recent{
+			From: Epoch.Add(-15 * time.Minute), To: Epoch, Started: 12.25, Finished: 3.25, Wait: aggregator.Percentiles{P50: &half, P95: &half, P99: &slow},
+		}
 		report.Kinds, report.MoreKinds = []string{"dump", "send"}, true
 		report.Crons, report.MoreCrons = []cronstore.QueueCron{{Name: "backup", Job: "dump", NextTick: Epoch.Add(time.Hour)}, {Name: "held", Job: "send", Paused: true}}, true
 		report.Pauses = []eventstore.QueueChange{{At: Epoch.Add(-time.Hour), Action: "pause", By: "ada"}, {At: Epoch.Add(-2 * time.Hour), Action: "resume"}}
