@@ -6,7 +6,6 @@ import (
 	"hash"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/config"
@@ -90,10 +89,7 @@ func addFile(digest hash.Hash, path string, newest int64) int64 {
 		fmt.Fprintf(digest, "%q\n", path)
 		return newest
 	}
-	var device, inode uint64
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		device, inode = uint64(stat.Dev), stat.Ino //nolint:unconvert // int32 on some systems
-	}
+	device, inode := identity(info)
 	written := info.ModTime().UnixNano()
 	fmt.Fprintf(digest, "%q %d %d %d %d %o\n", path, device, inode, info.Size(), written, info.Mode())
 	return max(newest, written)
