@@ -65,7 +65,7 @@ func parse(path string, body []byte) *document {
 	return d
 }
 
-// anchors makes the anchors of headings as GitHub does; it counts how often each was made.
+// anchors makes the anchors of headings as viewers of Markdown on the web do; it counts how often each was made.
 type anchors map[string]int
 
 // Generate implements parser.IDs.
