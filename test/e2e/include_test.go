@@ -52,6 +52,50 @@ func (c *cluster) text(sql string) (found string) {
 	return found
 }
 
+// Two nodes follow their included files. While the files of the nodes differ, the metrics, the
+// pages, node list and doctor name the node and the crons.
+func TestNodesFollowIncludedFiles(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "")
+	ours := includes(t, map[string]string{"one.toml": yearly("aa") + yearly("bb") + yearly("cc")})
+	theirs := includes(t, map[string]string{"one.toml": yearly("aa") + yearly("bb") + yearly("cc")})
+	c.config = ours
+	c.start("a")
+	c.config = theirs
+	c.start("b")
+	c.awaitDefined("aa bb cc")
+
+	rewrite(t, included(theirs, "two.toml"), yearly("dd")) // a new file, on one node only
+	c.awaitDefined("aa bb cc dd")
+	c.wantDrift(1, "a", "crons -dd")
+	if said, _, _ := c.forge("doctor", "--config", ours); !strings.Contains(said, "a runs configuration ") || !strings.Contains(said, ", which differs by crons -dd; in force is ") {
+		t.Errorf("doctor does not name what differs: %s", said)
+	}
+	if said := c.must("plan", "--config", ours); !strings.Contains(said, "A newer file has superseded this one") || !strings.Contains(said, "  - dd\n") {
+		t.Error(said)
+	}
+	rewrite(t, included(ours, "two.toml"), yearly("dd"))
+	c.wantDrift(0, "", "")
+
+	edited := strings.Replace(yearly("dd"), "@yearly", "@monthly", 1)
+	for _, config := range []string{ours, theirs} {
+		rewrite(t, included(config, "two.toml"), edited)
+	}
+	eventually(t, "the edited cron", func() bool {
+		return c.text(`SELECT spec->>'schedule' FROM forge_crons WHERE name = 'dd'`) == "@monthly"
+	})
+	for _, config := range []string{ours, theirs} {
+		if err := os.Remove(included(config, "two.toml")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// These files were superseded: only an operator puts them in force again.
+	c.must("apply", "--yes", "--config", ours)
+	c.awaitDefined("aa bb cc")
+	c.wantDrift(0, "", "")
+	c.stopAll()
+}
+
 // With a mistake in an included file, no command changes anything, and each names the place.
 func TestBadIncludesChangeNothing(t *testing.T) {
 	t.Parallel()
