@@ -49,7 +49,7 @@ func TestUnknownQueue(t *testing.T) {
 	t.Parallel()
 	h := handlerOf(dashboardtest.New())
 	for path, want := range map[string]string{
-		"/queues/nobody": "There is no such queue.", "/queues/defualt": "Did you mean default?", "/api/v1/queues/nobody": "There is no such queue.",
+		"/queues/nobody": "There is no such queue.", "/queues/defaul": "Did you mean default?", "/api/v1/queues/nobody": "There is no such queue.",
 		"/api/v1/queues/bulkk": "Did you mean bulk?",
 	} {
 		if w := get(t, h, path); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), want) {

@@ -63,7 +63,7 @@ listen = "127.0.0.1:8090"
 	sent := make(chan int64, 1)
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &ReceiptWorker{sent: sent})
-	node, err := forge.New(cfg, forge.WithWorkers(workers)) //nolint:contextcheck // connects only in Run
+	node, err := forge.New(cfg, forge.WithWorkers(workers))
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func run(ctx context.Context, id, listen string) error {
 	}
 	// The role's function only keeps the role: the work is in mail.
 	hold := func(ctx context.Context, _ forge.Term) error { <-ctx.Done(); return nil }
-	node, err := forge.New(cfg, forge.WithRole(role, hold)) //nolint:contextcheck // connects only in Run
+	node, err := forge.New(cfg, forge.WithRole(role, hold))
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func run(ctx context.Context, id, listen string) error {
 		return err
 	}
 	defer pool.Close()
-	node, err := forge.New(cfg, //nolint:contextcheck // connects only in Run
+	node, err := forge.New(cfg,
 		forge.WithRole("counter", counter(pool), forge.RoleMetadata(map[string]int{"pid": os.Getpid()})),
 		forge.WithCallbacks(forge.Callbacks{
 			LeaderChanged: func(_ context.Context, leader forge.Leader) {

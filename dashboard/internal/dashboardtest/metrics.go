@@ -21,7 +21,7 @@ func (c History) Breakdown(_ context.Context, by string, from, to time.Time, key
 	return Read(c.Cluster, func() aggregator.Breakdown {
 		c.Divided = aggregator.ShareQuery{Dimension: by, From: from, To: to}
 		b := aggregator.Breakdown{By: by, From: from, To: to, Step: aggregator.Minute.String(), Items: []aggregator.BreakdownItem{}}
-		for _, share := range c.Cluster.Shares[:min(len(c.Cluster.Shares), keys)] {
+		for _, share := range c.Shares[:min(len(c.Shares), keys)] {
 			b.Items = append(b.Items, aggregator.BreakdownItem{
 				Key: share.Key, Attempts: share.Attempts, Failures: share.Failures,
 				Wait: aggregator.PercentilesOf(share.Wait), Took: aggregator.PercentilesOf(share.Took),
@@ -34,7 +34,7 @@ func (c History) Breakdown(_ context.Context, by string, from, to time.Time, key
 // SharePoints returns the Shares of a time.
 func (c History) SharePoints(_ context.Context, q aggregator.ShareQuery, _ time.Duration, _ []string) ([]aggregator.SharePoint, error) {
 	return Read(c.Cluster, func() (found []aggregator.SharePoint) {
-		for _, share := range c.Cluster.Shares {
+		for _, share := range c.Shares {
 			if !share.At.Before(q.From) && share.At.Before(q.To) {
 				found = append(found, share)
 			}

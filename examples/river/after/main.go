@@ -61,7 +61,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	node, err := forge.New(cfg, forge.WithWorkers(workers)) //nolint:contextcheck // connects only in Run
+	node, err := forge.New(cfg, forge.WithWorkers(workers))
 	if err != nil {
 		return err
 	}
