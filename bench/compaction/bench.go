@@ -245,7 +245,7 @@ func (b *bench) compactBeside(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	node, err := forge.New(cfg, forge.WithWorkers(workers), forge.WithLogger(slog.New(slog.DiscardHandler))) //nolint:contextcheck // connects only in Run
+	node, err := forge.New(cfg, forge.WithWorkers(workers), forge.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func RunForge(ctx context.Context, use Use, options ...forge.Option) error {
 	if err != nil {
 		return err
 	}
-	node, err := forge.New(cfg, options...) //nolint:contextcheck // connects only in Run
+	node, err := forge.New(cfg, options...)
 	if err != nil {
 		return err
 	}
