@@ -82,7 +82,8 @@ func (b *bench) field(ctx context.Context, s *system) (*field, error) {
 	}
 	f := &field{system: s, url: url, pool: pool}
 	if err = s.prepare(ctx, b, f); err == nil && s != graphileSystem {
-		f.client, err = river.NewClient(riverpgxv5.New(pool), &river.Config{})
+		// A client that inserts notifies at most once in its cooldown, as one that fetches asks.
+		f.client, err = river.NewClient(riverpgxv5.New(pool), &river.Config{FetchCooldown: fetchCooldown})
 	}
 	if err != nil {
 		pool.Close()

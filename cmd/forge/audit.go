@@ -21,7 +21,7 @@ import (
 // auditedCommands are the commands that change the cluster.
 var auditedCommands = []string{
 	"apply", "config revert",
-	"cron trigger", "cron pause", "cron resume", "cron backfill",
+	"cron trigger", "cron pause", "cron resume", "cron undo", "cron backfill",
 	"job enqueue", "job retry", "job cancel", "job discard",
 	"queue pause", "queue resume",
 	"dead retry", "dead discard",
