@@ -122,6 +122,24 @@ func checkBulk(t *testing.T, n *node) {
 	n.awaitJob(t, other, what, is)
 }
 
+// checkManyCrons pauses crons with a reason, undoes that, and pauses and resumes them.
+func checkManyCrons(t *testing.T, n *node) {
+	t.Helper()
+	tab := newTab(t)
+	hold := func(action, did string) {
+		t.Helper()
+		open(t, tab, n.url("/bulk/crons/"+action+"?name=orders"))
+		do(t, tab, chromedp.SetValue(chromedp.CSS("#act-bulk [name=reason]"), "We move the orders"))
+		press(t, tab, "#act-bulk button")
+		wantSaid(t, tab, "1 cron was "+did+".")
+	}
+	hold("pause", "paused")
+	press(t, tab, "#act-undo button")
+	wantSaid(t, tab, "1 cron was resumed.")
+	hold("pause", "paused")
+	hold("resume", "resumed")
+}
+
 // checkQueues pauses a queue and lets it go on.
 func checkQueues(t *testing.T, n *node) {
 	t.Helper()

@@ -113,6 +113,8 @@ func everyPage(n *node) []page {
 		{"cron", "/crons/pulse"},
 		{"cron-tick", "/crons/" + seldom + "?at=2026-01-01T02:00"},
 		{"trigger", "/crons/orders/trigger"},
+		{"bulk-pause", "/bulk/crons/pause"},
+		{"bulk-resume", "/bulk/crons/resume"},
 		{"backfill", "/crons/" + seldom + "/backfill?from=2020-06-01T00:00&to=2021-06-01T00:00"},
 		{"jobs", "/jobs"},
 		{"job", job},
@@ -186,6 +188,7 @@ func TestPagesInARealBrowser(t *testing.T) {
 		check func(*testing.T)
 	}{
 		{"without scripts", func(t *testing.T) { t.Helper(); checkWithoutScripts(t, first) }}, // nothing runs any more
+		{"many crons", func(t *testing.T) { t.Helper(); checkManyCrons(t, first) }},           // they are paused then, and resumed
 		{"moves of roles", func(t *testing.T) { t.Helper(); checkMoves(t, first) }},
 		{"drain a node and know when it may stop", func(t *testing.T) { t.Helper(); checkDrain(t, first) }},
 		{"a reverted file", func(t *testing.T) { t.Helper(); checkReverted(t, first) }}, // every node's configuration changes and comes back

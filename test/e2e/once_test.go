@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -63,6 +64,9 @@ func writes(tomorrow string) []write {
 		{"/api/v1/crons/{name}/backfill", span, eventOf("cron_backfilled")},
 		{"/api/v1/crons/{name}/pause", "", eventOf("cron_paused")},
 		{"/api/v1/crons/{name}/resume", "", eventOf("cron_resumed")},
+		{"/api/v1/bulk/crons/pause", `{"names": ["nightly"]}`, `SELECT count(*) - 1 FROM forge_events WHERE type = 'cron_paused'`},
+		{"/api/v1/bulk/crons/resume", `{"names": ["nightly"]}`, `SELECT count(*) - 1 FROM forge_events WHERE type = 'cron_resumed'`},
+		{"/api/v1/bulk/crons/undo", `{"operation": "{operation}"}`, `SELECT count(*) - 2 FROM forge_events WHERE type = 'cron_paused'`},
 		{"/api/v1/queues/{queue}/pause", "", eventOf("queue_paused")},
 		{"/api/v1/queues/{queue}/resume", "", eventOf("queue_resumed")},
 		{"/api/v1/alerts/{alert}/silence", `{"for": "2h"}`, eventOf("alert_silenced")},
@@ -108,6 +112,8 @@ func TestOneKeyOnTwoNodes(t *testing.T) {
 		"{role}", "metrics_aggregator", "{compactor}", "log_compactor", "{scheduler}", "scheduler", "{node}", "b", "{hash}", earlier)
 	plain := strings.NewReplacer("{second}", "{id}", "{queue}", "{name}", "{token}", "{name}", "{compactor}", "{role}", "{scheduler}", "{role}")
 	tried := map[string]bool{}
+	operation := regexp.MustCompile(`"operation":"(\w+)"`)
+	var undoable string // the last operation on many crons
 	for i, w := range writes(tomorrow) {
 		tried[plain.Replace(w.path)] = true
 		path, key := fill.Replace(w.path), fmt.Sprintf("key-%d", i)
@@ -119,11 +125,15 @@ func TestOneKeyOnTwoNodes(t *testing.T) {
 		if before, after, found := strings.Cut(w.body, "{standby}"); found { // no earlier request moves the role
 			w.body = before + c.standby("log_compactor") + after
 		}
+		w.body = strings.Replace(w.body, "{operation}", undoable, 1)
 		var first, second string
 		var both sync.WaitGroup
 		both.Go(func() { first = c.persist(a, path, w.body, key) })
 		both.Go(func() { second = c.persist(b, path, w.body, key) })
 		both.Wait()
+		if done := operation.FindStringSubmatch(first); done != nil {
+			undoable = done[1]
+		}
 		secrets := strings.Count(first+second, `"token":"forge_`)
 		if made := path == "/api/v1/tokens"; first != second && !made || made != (secrets == 1) {
 			t.Errorf("%s: %s and %s", path, first, second)

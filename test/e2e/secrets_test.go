@@ -402,7 +402,7 @@ func (c *cluster) filler() *strings.Replacer {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return strings.NewReplacer("{hash}", hash, "{id}", id, "{tick}", url.PathEscape(tick), "{group}", group, "{name}", "leaks", "{role}", "scheduler", "{term}", "1", "{kind}", "leak")
+	return strings.NewReplacer("/queues/{name}", "/queues/default", "{node}", c.text(`SELECT node_id FROM forge_nodes LIMIT 1`), "{hash}", hash, "{id}", id, "{tick}", url.PathEscape(tick), "{group}", group, "{name}", "leaks", "{role}", "scheduler", "{term}", "1", "{kind}", "leak")
 }
 
 // everything is each row of each table.
