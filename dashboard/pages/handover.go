@@ -142,11 +142,10 @@ func loadDrain(drain bool) func(*Pages, context.Context, *request) (body, error)
 			return nil, err
 		}
 		id := req.Values.Get("node")
-		i := slices.IndexFunc(facts.nodes, func(n nodestore.Node) bool { return n.NodeID == id })
-		if i < 0 {
-			return nil, cluster.ErrNoNode
+		node, err := facts.node(id)
+		if err != nil {
+			return nil, err
 		}
-		node := facts.nodes[i]
 		b := &handOverBody{
 			base:  base{name: "Drain " + id, beat: s.pulseOf(facts)},
 			Title: "Drain " + id + "?", Verb: "Drain", Icon: "pause", Path: nodePath(id) + "/" + didDrain, Back: nodePath(id), BackTo: id,

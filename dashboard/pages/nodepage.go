@@ -55,17 +55,25 @@ type nodeRole struct {
 	Leads       bool
 }
 
+// node returns a node by its id, or [cluster.ErrNoNode].
+func (f clusterFacts) node(id string) (nodestore.Node, error) {
+	i := slices.IndexFunc(f.nodes, func(n nodestore.Node) bool { return n.NodeID == id })
+	if i < 0 {
+		return nodestore.Node{}, cluster.ErrNoNode
+	}
+	return f.nodes[i], nil
+}
+
 func (s *Pages) loadNode(ctx context.Context, req *request) (body, error) {
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
 	}
 	id := req.Values.Get("node")
-	i := slices.IndexFunc(facts.nodes, func(n nodestore.Node) bool { return n.NodeID == id })
-	if i < 0 {
-		return nil, cluster.ErrNoNode
+	node, err := facts.node(id)
+	if err != nil {
+		return nil, err
 	}
-	node := facts.nodes[i]
 	rows := nodeRows(facts, s.Self)
 	rows = slices.DeleteFunc(rows, func(r nodeRow) bool { return r.Node.ID != id })
 	if err := s.addDuties(ctx, facts, rows); err != nil {

@@ -117,8 +117,11 @@ type Era struct {
 // Paused reports whether the cron is paused, by hand or by the file.
 func (c *Cron) Paused() bool { return c.Spec.Paused || !c.PausedAt.IsZero() }
 
-const cronColumns = `
-c.name, c.spec, c.spec_hash, c.created_at, c.updated_at, c.removed_at, c.paused_at, c.watermark, c.next_tick,
+const cronColumns = `c.name, c.spec, ` + stateColumns
+
+// stateColumns are the columns beside the name and the definition.
+const stateColumns = `
+c.spec_hash, c.created_at, c.updated_at, c.removed_at, c.paused_at, c.watermark, c.next_tick,
 coalesce(c.blocked_by, 0), c.blocked_since, c.pause_change`
 
 const listColumns = cronColumns + `, coalesce(l.verdict, ''), l.tick, l.last_tick, coalesce(l.reason, ''),

@@ -26,8 +26,7 @@ ORDER BY name`
 
 // The definition is only returned if the caller's is out of date.
 const lockForFiringSQL = `
-SELECT c.name, CASE WHEN c.updated_at = k.known THEN NULL ELSE c.spec END, c.spec_hash, c.created_at, c.updated_at,
-       c.removed_at, c.paused_at, c.watermark, c.next_tick, coalesce(c.blocked_by, 0), c.blocked_since, c.pause_change
+SELECT c.name, CASE WHEN c.updated_at = k.known THEN NULL ELSE c.spec END, ` + stateColumns + `
 FROM unnest($1::text[], $2::timestamptz[]) AS k (name, known)
 JOIN forge_crons AS c ON c.name = k.name
 ORDER BY c.name
