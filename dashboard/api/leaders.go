@@ -90,13 +90,19 @@ func (s *API) leaderRoutes() []route.Route {
 	if s.RoleOps == nil {
 		return routes
 	}
+	return append(routes, s.handOverRoutes()...)
+}
+
+// handOverRoutes returns the routes that ask leaders and nodes to give something up.
+func (s *API) handOverRoutes() []route.Route {
 	accepted := route.Reply{Status: http.StatusAccepted}
 	drill := byAdmin(post(s, "/api/v1/leaders/{role}/drill", route.Operation{
 		ID: "drillLeader", Summary: "Hand a role over and measure it", NonTx: true,
 		About: "Hands the role over to any other node, waits for the next leader, for 30 seconds at most, and returns how long each part took.",
 	}, s.drill))
 	drill.Action = "drill"
-	return append(routes, drill,
+	return []route.Route{
+		drill,
 		byAdmin(post(s, "/api/v1/leaders/{role}/step-down", route.Operation{
 			Reply: accepted, ID: "stepDownLeader", Summary: "Ask a leader to step down",
 			About: "Asks the role's leader to give the role up to any other node." + asksTheLeader,
@@ -116,7 +122,8 @@ func (s *API) leaderRoutes() []route.Route {
 		}, s.drain(true))),
 		byAdmin(post(s, "/api/v1/nodes/{node}/undrain", route.Operation{
 			Reply: accepted, ID: "undrainNode", Summary: "Undrain a node", About: "Opens a drained node to jobs and roles again.",
-		}, s.drain(false))))
+		}, s.drain(false))),
+	}
 }
 
 func (s *API) listLeaders(r *http.Request, _ *web.Query) (items web.List[LeaderItem], err error) {
