@@ -114,6 +114,9 @@ func TestRulesAreExplained(t *testing.T) {
 		if !ok || !anchors[anchor] {
 			t.Errorf("%s: its runbook %q is no heading of docs/troubleshooting.md", name, rule.Annotations["runbook"])
 		}
+		if url := "https://github.com/forge-scheduler/forge/blob/main/" + rule.Annotations["runbook"]; rule.Annotations["runbook_url"] != url {
+			t.Errorf("%s: the address of its runbook is %q, want %q", name, rule.Annotations["runbook_url"], url)
+		}
 		if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
 			t.Errorf("%s has no summary or no description", name)
 		}
