@@ -30,3 +30,7 @@ INSERT INTO forge_silences (alert, until, created_by) VALUES ('late', now() + in
 INSERT INTO forge_enqueued (kind, jobs) VALUES ('report', 3);
 INSERT INTO forge_user_sessions (hash, issuer, subject, name, groups, sealed, valid_until, expires_at) VALUES (sha256('u'), 'https://login.example.com', '42', 'ann@example.com', '{platform}', '\x01', now() + interval '1 hour', now() + interval '12 hours');
 INSERT INTO forge_metrics_shares (step, dimension, at, key, attempts, failures, wait, took) VALUES (60, 'kind', now(), 'k', 3, 1, '{3}', NULL);
+INSERT INTO forge_kinds (kind, settings) VALUES ('report', '{"queue": "reports"}');
+INSERT INTO forge_throttles (key, job_id, accepted_at, until) VALUES (sha256('k'), 51, now(), now() + interval '1 hour');
+INSERT INTO forge_rate_windows (scope, name, key, starts, units, burst_starts, burst_units, idle_at) VALUES ('queue_rate', 'mail', 'acme', ARRAY[now()], '{2}', '{}', '{}', now() + interval '1 hour');
+INSERT INTO forge_pauses (queue, kind, key, key_source, key_path, value, paused_by, reason) VALUES ('default', 'report', 'args.tenant', 'args', '{tenant}', 'acme', 'me', 'too many');
