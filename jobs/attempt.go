@@ -15,6 +15,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/tracing"
 )
 
 // outcomeFenced counts results that were rejected because the attempt no longer belonged
@@ -60,6 +61,9 @@ type attempt struct {
 	queue      *share
 	exitCode   *int
 	statusCode *int
+	trace      *tracing.Attempt // nil for an attempt without a trace
+	// jobMetadata is the metadata of the row.
+	jobMetadata []byte
 }
 
 // FromContext returns the Run in a worker's context.
@@ -88,17 +92,22 @@ type recorder struct {
 	logger  *slog.Logger
 	meters  *meters
 	summary *summary
+	tracer  *tracing.Tracer
 }
 
 func newRecorder(options Options, logs *logWriter, finished *summary) *recorder {
 	return &recorder{
 		logs: logs, nodeID: options.NodeID, logger: options.Logger, meters: newMeters(options.Metrics, options.NodeID), summary: finished,
+		tracer: options.Tracer,
 	}
 }
 
 // begin records the start of an attempt in a.
 func (r *recorder) begin(job *rivertype.JobRow, a *attempt) {
-	a.Run = runOf(job, r.nodeID)
+	a.Run, a.jobMetadata = runOf(job, r.nodeID), job.Metadata
+	if a.trace = r.tracer.StartAttempt(job, r.nodeID); a.trace != nil && a.Cron != "" {
+		a.trace.OfCron(a.Cron, formatTick(a.Tick), a.Term)
+	}
 	a.output.init(r.logs, a.JobID, a.Attempt)
 	a.meter, a.cron, a.queue = r.meters.of(job.Kind), r.meters.ofCron(a.Cron), r.meters.ofQueue(job.Queue)
 	a.meter.started.Inc()
@@ -141,11 +150,12 @@ func (r *recorder) end(ctx context.Context, a *attempt, started time.Time, cause
 	for _, share := range r.shares(a) {
 		if share != nil {
 			share.finished[result.Outcome].Inc()
-			share.took.Observe(took.Seconds())
+			a.trace.Observe(share.took, took.Seconds())
 		}
 	}
 	r.summary.add(a.Job, result.Outcome)
 	r.report(ctx, a, result, took)
+	a.trace.End(result.Outcome, result.ExitCode, result.StatusCode, failed(result), result.Error)
 	return result
 }
 
@@ -170,7 +180,7 @@ func (r *recorder) count(ctx context.Context, a *attempt, result *jobstore.Attem
 // be thousands a minute, at debug level.
 func (r *recorder) report(ctx context.Context, a *attempt, result jobstore.Attempt, took time.Duration) {
 	level := slog.LevelDebug
-	if result.Outcome == jobstore.OutcomeFailed || result.Outcome == jobstore.OutcomeTimedOut {
+	if failed(result) {
 		level = slog.LevelWarn
 	}
 	if !r.logger.Enabled(ctx, level) {
@@ -184,6 +194,11 @@ func (r *recorder) report(ctx context.Context, a *attempt, result jobstore.Attem
 		attrs = append(attrs, slog.String("error", result.Error))
 	}
 	r.logger.LogAttrs(ctx, level, "job ran", attrs...)
+}
+
+// failed reports whether an attempt counts as a failure.
+func failed(result jobstore.Attempt) bool {
+	return result.Outcome == jobstore.OutcomeFailed || result.Outcome == jobstore.OutcomeTimedOut
 }
 
 // outcome returns how an attempt ended. cause is why its context ended, other than by its

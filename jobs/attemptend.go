@@ -81,7 +81,7 @@ func (e *executor) failed(t *task, started, now time.Time, end attemptEnd, metad
 	switch {
 	case cancelled:
 		return riveradapter.Cancelled(job, now, text, metadata)
-	case job.Attempt >= job.MaxAttempts:
+	case job.Attempt >= job.MaxAttempts, isDiscard(err):
 		return riveradapter.Discarded(job, now, text, metadata)
 	}
 	return riveradapter.Retried(job, now, e.nextRetry(t, now), text, metadata)

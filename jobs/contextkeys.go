@@ -60,6 +60,7 @@ func (t *task) value(key any) (value any, ok bool) {
 		t.executor.visit(t)
 		return t.lent.Value(key), true
 	default:
-		return nil, false
+		value = t.trace.Value(key)
+		return value, value != nil
 	}
 }

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -75,68 +75,89 @@ func (e *Enqueuer) Kinds(ctx context.Context) (live, known []string, err error) 
 // Fields returns the fields of the kind's schema in the configuration in force;
 // none if it has no schema.
 func (e *Enqueuer) Fields(ctx context.Context, kind string) ([]argschema.Field, error) {
-	inForce, err := cronstore.New(e.db).ConfigInForce(ctx)
-	if errors.Is(err, cronstore.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
+	own, err := e.settings(ctx, kind)
+	if err != nil || len(own.Schema) == 0 {
 		return nil, err
 	}
-	schema, err := config.SchemaInForce(inForce.Body, kind)
-	if err != nil || schema == "" {
-		return nil, err
-	}
-	compiled, err := argschema.Compile([]byte(schema))
+	compiled, err := argschema.Compile(own.Schema)
 	if err != nil {
 		return nil, fmt.Errorf("read the schema of %s: %w", kind, err)
 	}
 	return compiled.Fields(), nil
 }
 
-// settings are the parts of an applied job that enqueuing needs.
+// settings are the parts of an applied job that enqueuing needs. forge_enqueue reads the same.
 type settings struct {
-	Queue      string            `json:"queue"`
-	Priority   int               `json:"priority"`
-	Capability string            `json:"capability"`
-	Tags       map[string]string `json:"tags"`
-	Schema     json.RawMessage   `json:"schema"`
-	Retry      struct {
-		MaxAttempts int `json:"max_attempts"`
-	} `json:"retry"`
+	Queue       string            `json:"queue"`
+	Priority    int               `json:"priority"`
+	MaxAttempts int               `json:"max_attempts"`
+	Capability  string            `json:"capability"`
+	Tags        map[string]string `json:"tags"`
+	Schema      json.RawMessage   `json:"schema"`
+	Unique      json.RawMessage   `json:"unique"`
+}
+
+// settings returns the settings of a kind in the configuration in force. Those of a kind
+// that it does not define are empty.
+func (e *Enqueuer) settings(ctx context.Context, kind string) (own settings, err error) {
+	body, err := cronstore.New(e.db).KindInForce(ctx, kind)
+	if err != nil || body == nil {
+		return own, err
+	}
+	if err := json.Unmarshal(body, &own); err != nil {
+		return own, fmt.Errorf("read the settings of %s: %w", kind, err)
+	}
+	return own, nil
+}
+
+// givenBy returns the names of what the caller has set.
+func givenBy(job jobstore.NewJob) (given []string) {
+	if !job.ScheduledAt.IsZero() {
+		given = append(given, jobstore.GivenAt)
+	}
+	if job.Priority != 0 {
+		given = append(given, jobstore.GivenPriority)
+	}
+	if job.MaxAttempts != 0 {
+		given = append(given, jobstore.GivenMaxAttempts)
+	}
+	return given
 }
 
 // complete fills in the kind's settings from the applied configuration. The kinds
 // of a Go program are not in it and get River's defaults. With uniqueGiven the
 // caller has determined uniqueness.
 func (e *Enqueuer) complete(ctx context.Context, job *jobstore.NewJob, uniqueGiven bool) error {
-	inForce, err := cronstore.New(e.db).ConfigInForce(ctx)
-	if errors.Is(err, cronstore.ErrNotFound) {
-		return nil
-	}
+	own, err := e.settings(ctx, job.Kind)
 	if err != nil {
 		return err
 	}
-	var applied struct {
-		Jobs map[string]settings `json:"jobs"`
-	}
-	if err := json.Unmarshal(inForce.Body, &applied); err != nil {
-		return fmt.Errorf("read the applied configuration: %w", err)
-	}
-	own, ok := applied.Jobs[job.Kind]
-	if !ok {
-		return nil
-	}
+	job.Given = givenBy(*job)
 	if err := config.CheckArgsBy(config.Schema(own.Schema), job.Args); err != nil {
 		return err
 	}
 	job.Queue = cmp.Or(job.Queue, own.Queue)
 	job.Priority = cmp.Or(job.Priority, own.Priority)
-	job.MaxAttempts = own.Retry.MaxAttempts
-	job.Metadata = map[string]any{}
-	if !uniqueGiven {
-		if job.UniqueBy, err = uniqueInForce(inForce.Body, job.Kind); err != nil {
-			return err
+	job.MaxAttempts = own.MaxAttempts
+	job.Metadata = maps.Clone(job.Metadata)
+	if job.Metadata == nil {
+		job.Metadata = map[string]any{}
+	}
+	if !uniqueGiven && len(own.Unique) > 0 {
+		unique, err := config.ReadUnique(own.Unique)
+		if err != nil {
+			return fmt.Errorf("read what is unique of %s: %w", job.Kind, err)
 		}
+		job.UniqueBy = jobstore.UniqueBy{
+			Args: unique.ByArgs != "", ArgNames: unique.ByArgs.Names(), Queue: unique.ByQueue, Period: unique.ByPeriod.Std(), States: unique.ByState,
+		}
+		job.Duplicates = unique.Duplicates
+	}
+	if job.Duplicates.Debounce > 0 && !job.ScheduledAt.IsZero() {
+		return jobstore.ErrDebouncedAt
+	}
+	if job.Weight > 0 {
+		job.Metadata[jobstore.KeyWeight] = job.Weight
 	}
 	if own.Capability != "" {
 		job.Metadata[jobstore.KeyCapability] = own.Capability
@@ -144,15 +165,5 @@ func (e *Enqueuer) complete(ctx context.Context, job *jobstore.NewJob, uniqueGiv
 	if len(own.Tags) > 0 {
 		job.Metadata[jobstore.KeyTags] = own.Tags
 	}
-	return nil
-}
-
-// uniqueInForce returns the uniqueness of the kind in the configuration in force.
-func uniqueInForce(sections []byte, kind string) (jobstore.UniqueBy, error) {
-	all, err := config.UniqueJobs(sections)
-	if err != nil {
-		return jobstore.UniqueBy{}, err
-	}
-	own := all[kind]
-	return jobstore.UniqueBy{Args: own.ByArgs, Queue: own.ByQueue, Period: own.ByPeriod.Std(), States: own.ByState}, nil
+	return jobstore.New(e.db).CheckWeight(ctx, cmp.Or(job.Queue, config.DefaultQueue), job.Kind, job.Weight)
 }

@@ -96,6 +96,7 @@ func TestAddAppliesConfiguredSettings(t *testing.T) {
 		"its own":     {jobstore.NewJob{Kind: "report"}, `slow 3 7 {"forge:tags": {"zone": "a"}, "forge:capability": "gpu"}`},
 		"the request": {jobstore.NewJob{Kind: "report", Queue: "default", Priority: 2, Args: []byte(`{"a":1}`)}, `default 2 7 {"forge:tags": {"zone": "a"}, "forge:capability": "gpu"}`},
 		"plain":       {jobstore.NewJob{Kind: "plain"}, `default 1 3 {}`},
+		"a weight":    {jobstore.NewJob{Kind: "plain", Weight: 3}, `default 1 3 {"forge:weight": 3}`},
 		"unknown":     {jobstore.NewJob{Kind: "wave"}, `default 1 25 {}`},
 		"a program's": {jobstore.NewJob{Kind: "greet", Args: []byte(`{"name": "Ada"}`)}, `slow 3 25 {}`},
 	} {
@@ -104,6 +105,19 @@ func TestAddAppliesConfiguredSettings(t *testing.T) {
 		if !slices.Equal(got, []string{test.want}) {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
+	}
+}
+
+// A weight that a rate never has at once is rejected.
+func TestAddRejectsWeightAboveRate(t *testing.T) {
+	t.Parallel()
+	pool, inserter := apply(t, enqueueFile+"[queues.rated]\nrate_limit = { limit = 5, per = \"1m\", burst = 4 }\n")
+	job := jobstore.NewJob{Kind: "plain", Queue: "rated", Weight: 4}
+	enqueue(t, pool, inserter, job, false, "test")
+	job.Weight = 5
+	_, err := jobs.NewEnqueuer(pool, inserter).Enqueue(t.Context(), job, false, "test")
+	if want := (jobstore.WeightError{Of: "queue rated", Weight: 5, Most: 4}); !errors.Is(err, want) {
+		t.Errorf("got %v, want %v", err, want)
 	}
 }
 

@@ -52,6 +52,7 @@ type executor struct {
 	logger      *slog.Logger
 
 	guests *guests
+	outer  []rivertype.WorkerMiddleware // the program's, around that of each worker
 
 	tasks chan *task // to goroutines without work
 
@@ -227,7 +228,7 @@ func (e *executor) call(t *task, started time.Time) error {
 	if t.unit == nil {
 		return &rivertype.UnknownJobKindError{Kind: t.job.Kind}
 	}
-	chain := t.unit.middleware()
+	chain := e.chain(t.unit)
 	if len(chain) == 0 {
 		limit, err := e.prepare(t, started)
 		if err != nil {
@@ -239,6 +240,15 @@ func (e *executor) call(t *task, started time.Time) error {
 		return t.unit.work(&t.attemptContext)
 	}
 	return e.callThrough(t, chain)
+}
+
+// chain returns the middleware of a job, the outermost first.
+func (e *executor) chain(u unit) []rivertype.WorkerMiddleware {
+	own := u.middleware()
+	if len(e.outer) == 0 {
+		return own
+	}
+	return slices.Concat(e.outer, own)
 }
 
 // prepare decodes the arguments and returns the time limit; 0 means none.

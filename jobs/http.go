@@ -17,6 +17,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/netguard"
+	"github.com/forge-scheduler/forge/internal/tracing"
 )
 
 const (
@@ -32,14 +33,21 @@ const (
 type httpJob struct {
 	job    config.Job
 	client *http.Client
+	// storeProgress returns the function that stores the progress of an attempt.
+	storeProgress func(a *attempt) func(context.Context, jobstore.Progress) error
 }
 
-func newHTTP(job config.Job, targets netguard.Guard) (execution, error) {
+func newHTTP(job config.Job, options Options) (execution, error) {
+	targets := netguard.Guard{
+		AllowPrivate: options.AllowPrivateTargets, Allowed: options.AllowTargets,
+		OpensPrivate: "allow_private_targets or allow_cidrs in [http]", OpensClosed: "allow_cidrs in [http]",
+	}
 	target, err := url.Parse(sampleURL(job.URL))
 	if err != nil || target.Host == "" || !httpScheme(target) {
 		return nil, errors.New("url must be an absolute http or https address")
 	}
 	h := &httpJob{job: job, client: &http.Client{Transport: newTransport(targets)}}
+	h.storeProgress = func(a *attempt) func(context.Context, jobstore.Progress) error { return storeProgress(options, a) }
 	h.client.CheckRedirect = h.checkRedirect
 	return h.execute, nil
 }
@@ -114,17 +122,42 @@ func (h *httpJob) execute(ctx context.Context, a *attempt) error {
 	defer func() { _ = response.Body.Close() }()
 	a.statusCode = &response.StatusCode
 	a.output.remark(response.Proto + " " + response.Status)
-	n, err := io.Copy(a.output.stream(jobstore.StreamStdout), io.LimitReader(response.Body, maxResponse))
+	asked, err := h.read(ctx, a, response)
 	if err != nil {
 		return fmt.Errorf("read the response: %w", err)
+	}
+	var failure error
+	if !h.expects(response.StatusCode) {
+		failure = fmt.Errorf("status %s, want %s", response.Status, h.wanted())
+	}
+	if asked != nil {
+		return asked.end(a, failure)
+	}
+	return failure
+}
+
+// read stores the body of a response, and returns what the response asks for; nil if nothing.
+func (h *httpJob) read(ctx context.Context, a *attempt, response *http.Response) (*ask, error) {
+	into := a.output.stream(jobstore.StreamStdout)
+	var reported *report
+	if strings.EqualFold(response.Header.Get("Forge-Report"), "lines") {
+		reported = newReport(a, h.storeProgress(a), nil)
+		into = io.MultiWriter(into, reported)
+	}
+	n, err := io.Copy(into, io.LimitReader(response.Body, maxResponse))
+	if reported != nil {
+		reported.close(ctx)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if n == maxResponse && hasMore(response.Body) {
 		a.output.remark(fmt.Sprintf("response cut after %d bytes", n))
 	}
-	if !h.expects(response.StatusCode) {
-		return fmt.Errorf("status %s, want %s", response.Status, h.wanted())
+	if reported != nil && reported.ask != nil {
+		return reported.ask, nil
 	}
-	return nil
+	return h.askOfHeader(a, response), nil
 }
 
 // hasMore reports whether there is more to read.
@@ -194,6 +227,13 @@ func setRunHeaders(header http.Header, a *attempt) {
 		header.Set("Forge-Cron", a.Cron)
 		header.Set("Forge-Tick", formatTick(a.Tick))
 		header.Set("Forge-Term", strconv.FormatInt(a.Term, 10))
+	}
+	if carrier := a.trace.Carrier(); carrier.Parent != "" {
+		header.Set(tracing.KeyParent, carrier.Parent)
+		header.Del(tracing.KeyState)
+		if carrier.State != "" {
+			header.Set(tracing.KeyState, carrier.State)
+		}
 	}
 }
 

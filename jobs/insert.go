@@ -3,11 +3,11 @@ package jobs
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -63,7 +63,9 @@ const seldom = 24 * time.Hour
 // notifications of its jobs itself. It omits River's notifications, each of which is a
 // round trip, except for the first job of a queue each day.
 func (r *Runner) SilentInserter() (*Inserter, error) {
-	client, err := newInsertClient(r.options.Pool, r.options.Schema, seldom, countInserts(r.options.Metrics), reserved)
+	options := r.options
+	options.Tracer = nil // the scheduler has a span for each tick
+	client, err := newInsertClient(options.Pool, options.Schema, seldom, options.insertMiddleware()...)
 	if err != nil {
 		return nil, err
 	}
@@ -138,9 +140,11 @@ func (i *Inserter) InsertOnce(ctx context.Context, tx pgx.Tx, job jobstore.NewJo
 	if err := i.recordInserts(ctx, tx, results); err != nil {
 		return jobstore.Enqueued{}, err
 	}
-	row := results[0].Job
+	row, existing := results[0].Job, results[0].UniqueSkippedAsDuplicate
+	answer := jobstore.AnswerOf(row.Metadata, existing)
 	return jobstore.Enqueued{
-		ID: ids[0], Kind: job.Kind, Existing: results[0].UniqueSkippedAsDuplicate, State: string(row.State), Queue: row.Queue,
+		ID: ids[0], Kind: job.Kind, Existing: existing, Verdict: answer.Verdict, State: string(row.State), Queue: row.Queue,
+		ScheduledAt: row.ScheduledAt, Merged: answer.Merged, AcceptsAt: answer.AcceptsAt,
 	}, nil
 }
 
@@ -158,15 +162,17 @@ func idsOf(results []*rivertype.JobInsertResult, err error) ([]int64, error) {
 func (i *Inserter) params(jobs []jobstore.NewJob) ([]river.InsertManyParams, error) {
 	params := make([]river.InsertManyParams, len(jobs))
 	for n, job := range jobs {
-		metadata, err := json.Marshal(job.Metadata)
+		metadata, err := metadataOf(job)
 		if err != nil {
 			return nil, fmt.Errorf("encode metadata of a %s job: %w", job.Kind, err)
 		}
-		if len(job.Metadata) == 0 {
-			metadata = nil
-		}
 		if err := config.CheckArgs(job.Args); err != nil {
 			return nil, fmt.Errorf("a job of kind %s: %w", job.Kind, err)
+		}
+		if job.UniqueBy.Args && job.Unique == "" {
+			if job.Args, err = uniqueArgs(job.Args); err != nil {
+				return nil, fmt.Errorf("a job of kind %s: %w", job.Kind, err)
+			}
 		}
 		var defaults config.Job
 		if i.defaults != nil {
@@ -185,6 +191,22 @@ func (i *Inserter) params(jobs []jobstore.NewJob) ([]river.InsertManyParams, err
 		}
 	}
 	return params, nil
+}
+
+// metadataOf returns the job's metadata with its rule for duplicates.
+func metadataOf(job jobstore.NewJob) ([]byte, error) {
+	metadata := job.Metadata
+	if job.Duplicates.Set() {
+		metadata = maps.Clone(metadata)
+		if metadata == nil {
+			metadata = map[string]any{}
+		}
+		metadata[jobstore.KeyUnique] = jobstore.NewRule(job.Duplicates, job.Given)
+	}
+	if len(metadata) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(metadata)
 }
 
 type reservedKey struct{}
@@ -206,8 +228,15 @@ var reserved = river.JobInsertMiddlewareFunc(func(ctx context.Context, params []
 		if !jobs[n].ReadyAt.IsZero() {
 			params[n].ScheduledAt = &jobs[n].ReadyAt
 		}
-		if jobs[n].Unique != "" {
-			params[n].UniqueKey, params[n].UniqueStates = uniqueKey(jobs[n]), riveradapter.UniqueStates
+		switch job := jobs[n]; {
+		case job.Unique != "":
+			params[n].UniqueKey, params[n].UniqueStates = riveradapter.OwnKey(job.Kind, job.Unique), riveradapter.UniqueStates
+		case len(job.UniqueBy.ArgNames) > 0:
+			key, err := keyByNames(job, params[n])
+			if err != nil {
+				return nil, fmt.Errorf("a job of kind %s: %w", job.Kind, err)
+			}
+			params[n].UniqueKey, params[n].UniqueStates = key, riveradapter.StatesMask(job.UniqueBy.States)
 		}
 	}
 	return insert(context.WithValue(ctx, reservedKey{}, nil)) // jobs that a hook inserts are not affected
@@ -231,9 +260,9 @@ func countInserts(m *metrics.Metrics) rivertype.Middleware {
 }
 
 // uniqueOpts returns River's options for the job. They are empty if the caller sets a
-// unique key.
+// unique key, or names the arguments that count.
 func uniqueOpts(job jobstore.NewJob) river.UniqueOpts {
-	if job.Unique != "" {
+	if job.Unique != "" || len(job.UniqueBy.ArgNames) > 0 {
 		return river.UniqueOpts{}
 	}
 	opts := river.UniqueOpts{ByArgs: job.UniqueBy.Args, ByPeriod: job.UniqueBy.Period, ByQueue: job.UniqueBy.Queue}
@@ -241,13 +270,6 @@ func uniqueOpts(job jobstore.NewJob) river.UniqueOpts {
 		opts.ByState = append(opts.ByState, rivertype.JobState(state))
 	}
 	return opts
-}
-
-// uniqueKey returns a key that differs from the keys that River computes and from those
-// of other kinds.
-func uniqueKey(job jobstore.NewJob) []byte {
-	sum := sha256.Sum256([]byte("forge:" + job.Kind + "\x00" + job.Unique))
-	return sum[:]
 }
 
 // args carries the arguments of a job whose kind is known only at run time.

@@ -60,6 +60,10 @@ func TestShellEnvironmentIsExplicit(t *testing.T) {
 		}
 		delete(got, name)
 	}
+	if path := got["FORGE_REPORT"]; !strings.HasPrefix(path, os.TempDir()+"/forge-report-") {
+		t.Errorf("FORGE_REPORT is %q", path)
+	}
+	delete(got, "FORGE_REPORT")
 	for name := range got {
 		if name != "HOME" && name != "LANG" && name != "LC_ALL" && name != "TZ" && name != "TMPDIR" {
 			t.Errorf("the command also sees %s", name)

@@ -24,14 +24,20 @@ type riverRecorder struct {
 
 var _ rivertype.WorkerMiddleware = (*riverRecorder)(nil)
 
+// skips reports that a job is no attempt, or that forge's executor runs it.
+func (r *riverRecorder) skips(job *rivertype.JobRow) bool {
+	return job.Kind == eventsKind || r.guests.of(job) != nil
+}
+
 // Work implements rivertype.WorkerMiddleware.
 func (r *riverRecorder) Work(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) (err error) {
-	if job.Kind == eventsKind || r.guests.of(job) != nil {
-		return work(ctx) // no attempt, or forge's executor records it
+	if r.skips(job) {
+		return work(ctx)
 	}
 	r.pilot.MayBeSubscribed() // the context contains the client
 	a := &attempt{}
 	r.begin(job, a)
+	ctx = a.trace.Context(ctx)
 	started := time.Now()
 	panicked := true
 	defer func() {

@@ -20,6 +20,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/internal/tracing"
 	"github.com/forge-scheduler/forge/jobs/internal/riveradapter"
 )
 
@@ -70,8 +71,12 @@ type Options struct {
 	AllowTargets []netip.Prefix
 	// Notifier receives notifications. The default is a notifier for this Runner alone.
 	Notifier *postgres.Notifier
-	Logger   *slog.Logger
-	Metrics  *metrics.Metrics
+	// Middleware is the Go program's own, for inserts and for workers.
+	Middleware []rivertype.Middleware
+	// Tracer creates the spans of inserts and attempts; nil means none.
+	Tracer  *tracing.Tracer
+	Logger  *slog.Logger
+	Metrics *metrics.Metrics
 
 	starter *starter
 }
@@ -113,6 +118,7 @@ func New(options Options) (*Runner, error) {
 	logs, finished := newLogWriter(jobstore.New(options.Pool), options.Logger), newSummary(options.Logger)
 	recorder := newRecorder(options, logs, finished)
 	executor := newExecutor(recorder, configured, options.Logger)
+	executor.outer = workerMiddleware(options.Middleware)
 	p := newPilot(options, executor)
 	executor.pilot, executor.guests.keepTrace, events.next = p, p.KeepTrace, p.AnnouncedJobs
 	if own {
@@ -186,7 +192,11 @@ func (o Options) withDefaults() Options {
 // limit, which may change while the client runs.
 var unbounded = river.QueueConfig{MaxWorkers: river.QueueNumWorkersMax}
 
-func riverConfig(options Options, workers *river.Workers, recording rivertype.Middleware) *river.Config {
+func riverConfig(options Options, workers *river.Workers, recording *riverRecorder) *river.Config {
+	outer := make([]rivertype.Middleware, 0, len(options.Middleware))
+	for _, program := range workerMiddleware(options.Middleware) {
+		outer = append(outer, riverMiddleware{program, recording})
+	}
 	queues := make(map[string]river.QueueConfig, len(options.Queues))
 	for queue := range options.Queues {
 		queues[queue] = unbounded
@@ -198,7 +208,7 @@ func riverConfig(options Options, workers *river.Workers, recording rivertype.Mi
 		JobTimeout:             defaultTimeout,
 		LeaderElectionDisabled: true,
 		Logger:                 quietLogger(options.Logger),
-		Middleware:             []rivertype.Middleware{recording, countInserts(options.Metrics), reserved},
+		Middleware:             slices.Concat([]rivertype.Middleware{recording}, options.insertMiddleware(), outer),
 		Queues:                 queues,
 		Schema:                 options.Schema,
 		SkipUnknownJobCheck:    true, // another node may have a worker for the kind

@@ -37,25 +37,57 @@ func newShell(job config.Job, options Options) (execution, error) {
 			return err
 		}
 		maps.Copy(base, job.Env)
-		argv, env, err := expandCommand(job.Command, base, a)
+		file := newReportFile(a, credential)
+		defer file.remove()
+		argv, env, err := expandCommand(job.Command, base, a, file.path)
 		if err != nil {
 			return err
 		}
 		spec := shim.Spec{Argv: argv, Env: env, Dir: job.Cwd, Grace: killGrace, Credential: credential}
 		stderr := &tailWriter{Writer: a.output.stream(jobstore.StreamStderr), secrets: a.output.redact}
+		report := newReport(a, storeProgress(options, a), file.poll)
 		result, err := options.starter.run(ctx, spec, job.Timeout.Std(), a.output.stream(jobstore.StreamStdout), stderr)
+		report.close(ctx)
 		if result == nil {
 			return err
 		}
 		a.exitCode = &result.ExitCode
-		return exitError(*result, err, stderr.lastLine())
+		if err != nil || result.Signal != 0 {
+			return exitError(*result, err, stderr.lastLine())
+		}
+		return shellEnd(a, job.ExitCodes, report.ask, exitError(*result, nil, stderr.lastLine()))
 	}, nil
+}
+
+// shellEnd returns the error of an attempt whose command has exited. An exit code with a
+// meaning counts more than the report. A command that fails is not snoozed by its report.
+func shellEnd(a *attempt, codes config.ExitCodes, asked *ask, failure error) error {
+	if code := *a.exitCode; code != 0 {
+		named := &ask{cancel: code == codes.Cancel, discard: code == codes.Discard}
+		switch {
+		case code == codes.Snooze:
+			named.snooze = defaultSnooze
+			if asked != nil && asked.isSnooze() {
+				named.snooze = asked.snooze
+			}
+			return named.end(a, nil)
+		case named.cancel, named.discard:
+			if asked != nil && !asked.isSnooze() {
+				named.reason = asked.reason
+			}
+			return named.end(a, failure)
+		}
+	}
+	if asked == nil || asked.isSnooze() && failure != nil {
+		return failure
+	}
+	return asked.end(a, failure)
 }
 
 // exitError returns how a command failed: the last line that it wrote to stderr, and its exit
 // status or signal.
 func exitError(result shim.Result, err error, lastLine string) error {
-	how := ""
+	var how string
 	switch {
 	case err != nil:
 		return err
@@ -84,7 +116,7 @@ func baseEnv() map[string]string {
 
 // expandCommand inserts the run's values into the arguments and the variables. Each
 // argument stays one argument.
-func expandCommand(command []string, base map[string]string, a *attempt) (argv, env []string, err error) {
+func expandCommand(command []string, base map[string]string, a *attempt, report string) (argv, env []string, err error) {
 	argv = slices.Clone(command)
 	for i := 1; i < len(argv); i++ {
 		if argv[i], err = config.ExpandRun(argv[i], a.values(), nil); err != nil {
@@ -97,12 +129,12 @@ func expandCommand(command []string, base map[string]string, a *attempt) (argv, 
 			return nil, nil, fmt.Errorf("env.%s: %w", name, err)
 		}
 	}
-	return argv, envOf(variables, a), nil
+	return argv, envOf(variables, a, report), nil
 }
 
 // envOf returns the complete environment of a command. The job cannot override the
 // variables of the run.
-func envOf(base map[string]string, a *attempt) []string {
+func envOf(base map[string]string, a *attempt, report string) []string {
 	env := maps.Clone(base)
 	maps.Copy(env, map[string]string{
 		"FORGE_JOB_ID":  strconv.FormatInt(a.JobID, 10),
@@ -113,7 +145,11 @@ func envOf(base map[string]string, a *attempt) []string {
 		"FORGE_TERM":    strconv.FormatInt(a.Term, 10),
 		"FORGE_NODE":    a.NodeID,
 		"FORGE_ARGS":    string(a.args),
+		"FORGE_REPORT":  report,
 	})
+	if carrier := a.trace.Carrier(); carrier.Parent != "" {
+		env["TRACEPARENT"], env["TRACESTATE"] = carrier.Parent, carrier.State
+	}
 	list := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		list = append(list, name+"="+env[name])

@@ -92,11 +92,21 @@ func (s *sqlJob) execute(ctx context.Context, a *attempt) error {
 		return err
 	}
 	defer release()
-	rows, err := conn.Query(ctx, s.job.Statement, parameters(a))
+	rows, err := conn.Query(ctx, s.traced(a), parameters(a))
 	if err == nil {
 		err = show(rows, &a.output)
 	}
 	return s.explain(ctx, err)
+}
+
+// traced returns the statement, with the attempt's trace in a comment. The comment is on a
+// line of its own, because the statement may end with a comment.
+func (s *sqlJob) traced(a *attempt) string {
+	comment := a.trace.Carrier().Comment()
+	if comment == "" {
+		return s.job.Statement
+	}
+	return s.job.Statement + "\n" + comment
 }
 
 // setTimeout sets the server's statement timeout. Behind a pooler, another client may get the

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/netguard"
 )
 
 // execution runs one attempt of a job without code.
@@ -45,10 +44,7 @@ func executionOf(job config.Job, options Options) (execution, error) {
 	case config.KindShell:
 		return newShell(job, options)
 	case config.KindHTTP:
-		return newHTTP(job, netguard.Guard{
-			AllowPrivate: options.AllowPrivateTargets, Allowed: options.AllowTargets,
-			OpensPrivate: "allow_private_targets or allow_cidrs in [http]", OpensClosed: "allow_cidrs in [http]",
-		})
+		return newHTTP(job, options)
 	case config.KindSQL:
 		return newSQL(job, options)
 	default:

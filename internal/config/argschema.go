@@ -184,21 +184,3 @@ func argsErrorOf(path string, mismatch argschema.Mismatch) *ArgsError {
 	}
 	return &ArgsError{path, mismatch.Message, mismatch.Got, mismatch.Want}
 }
-
-// SchemaInForce returns the schema of a kind in the cluster's sections, as
-// ClusterSections returns them or as the database gives them back; empty where
-// there is none.
-func SchemaInForce(sections []byte, kind string) (Schema, error) {
-	var all struct {
-		Jobs map[string]struct {
-			Schema json.RawMessage `json:"schema"`
-		} `json:"jobs"`
-	}
-	if len(sections) == 0 {
-		return "", nil
-	}
-	if err := json.Unmarshal(sections, &all); err != nil {
-		return "", fmt.Errorf("read the schema of %s: %w", kind, err)
-	}
-	return Schema(all.Jobs[kind].Schema), nil
-}

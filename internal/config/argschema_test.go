@@ -77,7 +77,11 @@ func TestSchemaForms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		schema, err := SchemaInForce(sections, "xy")
+		var inForce struct {
+			Jobs map[string]struct{ Schema json.RawMessage }
+		}
+		err = json.Unmarshal(sections, &inForce)
+		schema := Schema(inForce.Jobs["xy"].Schema)
 		if err != nil || schema != cfg.Jobs["xy"].Schema || !json.Valid([]byte(schema)) {
 			t.Errorf("%s is in force as %s, %v", form, schema, err)
 		}

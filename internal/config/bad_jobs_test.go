@@ -141,7 +141,41 @@ var uniqueCatalogue = []bad{
 	{"states that are missing", shellWith(`unique = { by_state = ["available", "running"] }`), []string{
 		`forge.toml:4:23: jobs.xy.unique.by_state: without states that always count (got available, running); want "pending", "scheduled" too`,
 	}},
+	{"replace", shellWith(`unique = { by_args = ["doc", "v"], by_queue = true, replace = true }`), nil},
+	{"debounce", shellWith(`unique = { replace = false, debounce = "5s", max_wait = "5s" }`), nil},
+	{"throttle", shellWith(`unique = { by_args = true, throttle = "366d" }`), nil},
+	{"no argument", shellWith(`unique = { by_args = [] }`), []string{
+		`forge.toml:4:22: jobs.xy.unique.by_args: an empty list; want true, or a list of their names such as ["document"]`,
+	}},
+	{"one argument", shellWith(`unique = { by_args = "doc" }`), []string{
+		`forge.toml:4:22: jobs.xy.unique.by_args: wrong type (got "doc"); want true, or a list of their names such as ["document"]`,
+	}},
+	{"an argument twice", shellWith(`unique = { by_args = ["doc", "doc"] }`), []string{
+		`forge.toml:4:30: jobs.xy.unique.by_args[1]: not the name of an argument, or twice (got "doc"); want true, or a list of their names such as ["document"]`,
+	}},
+	{"no period", shellWith(`unique = { debounce = "0s" }`), []string{`forge.toml:4:23: jobs.xy.unique.debounce: zero duration (got "0s"); want 1s to 30d`}},
+	{"a huge period", shellWith(`unique = { throttle = "367d" }`), []string{`forge.toml:4:23: jobs.xy.unique.throttle: out of range (got "367d"); want 1s to 366d`}},
+	{"two modes", shellWith(`unique = { replace = true, throttle = "5s" }`), []string{
+		`forge.toml:4:28: jobs.xy.unique.throttle: replace and throttle; want one of replace, debounce and throttle`,
+	}},
+	{"a mode by period", shellWith(`unique = { by_period = "1h", debounce = "5s" }`), []string{
+		`forge.toml:4:12: jobs.xy.unique.by_period: by_period with debounce; want only by_args and by_queue beside debounce`,
+	}},
+	{"a wait alone", shellWith(`unique = { max_wait = "5s" }`), []string{`forge.toml:4:12: jobs.xy.unique.max_wait: without debounce; want debounce too`}},
+	{"a short wait", shellWith(`unique = { debounce = "1m", max_wait = "5s" }`), []string{
+		`forge.toml:4:40: jobs.xy.unique.max_wait: less than debounce (got "5s"); want at least 1m`,
+	}},
+	{"an unknown mode", shellWith(`unique = { debounse = "5s" }`), []string{`forge.toml:4:12: jobs.xy.unique.debounse: unknown key; want "debounce"`}},
 	{"a short period", shellWith(`unique = { by_period = "10ms" }`), []string{`forge.toml:4:24: jobs.xy.unique.by_period: out of range (got "10ms"); want 1s to 366d`}},
+}
+
+// exitCodesCatalogue is what can be wrong with exit codes.
+var exitCodesCatalogue = []bad{
+	{"all of them", shellWith(`exit_codes = { snooze = 75, cancel = 76, discard = 77 }`), nil},
+	{"a shell's", shellWith(`exit_codes = { snooze = 127 }`), []string{`forge.toml:4:25: jobs.xy.exit_codes.snooze: out of range (got 127); want 3 to 125`}},
+	{"failure", shellWith(`exit_codes = { cancel = 1 }`), []string{`forge.toml:4:25: jobs.xy.exit_codes.cancel: out of range (got 1); want 3 to 125`}},
+	{"twice", shellWith(`exit_codes = { snooze = 75, discard = 75 }`), []string{`forge.toml:4:25: jobs.xy.exit_codes.snooze: a code with two meanings (got 75); want another code`}},
+	{"of a request", httpWith(`exit_codes = { snooze = 75 }`), []string{`forge.toml:4:1: jobs.xy.exit_codes: a key of shell jobs in a job of kind http; want only keys of its own kind`}},
 }
 
 // runCatalogue is what can be wrong with ${run:NAME}.
@@ -175,7 +209,7 @@ var runCatalogue = []bad{
 
 func TestJobCatalogue(t *testing.T) {
 	t.Parallel()
-	for section, cases := range map[string][]bad{"jobs": jobCatalogue, "run": runCatalogue, "unique": uniqueCatalogue} {
+	for section, cases := range map[string][]bad{"jobs": jobCatalogue, "run": runCatalogue, "unique": uniqueCatalogue, "limits": limitCatalogue, "exit codes": exitCodesCatalogue} {
 		for _, c := range cases {
 			t.Run(section+"/"+c.name, func(t *testing.T) {
 				t.Parallel()

@@ -52,13 +52,22 @@ var badKeys = []bad{
 	{"a job's key in a cron", inCron("schedule = \"@daily\"\ncommand = [\"true\"]\ntimeout = \"5m\""), []string{
 		`forge.toml:5:1: crons[0].timeout: unknown key; want timeout in [jobs.NAME] and job = NAME here`,
 	}},
-	{"later: limits", "[queues.a]\nglobal_limit = 1\nlimit_per_key = { key = \"k\", limit = 1 }\nrate_limit = { limit = 1, per = \"1s\" }\n", []string{
-		"forge.toml:3:1: queues.a.limit_per_key: not available in this version; want global_limit, which limits the whole queue",
-		"forge.toml:4:1: queues.a.rate_limit: not available in this version; want global_limit, which limits what runs at once",
+	{"fairness", "[queues.a]\nfair_by = \"tenant\"\nfair_weights = { x = 0 }\n[queues.b]\nfair_weights = { x = 2 }\n", []string{
+		`forge.toml:2:11: queues.a.fair_by: an unknown source of a key (got "tenant"); want "args.NAME", "metadata.NAME", "tags.NAME", "cron" or a text in single quotes`,
+		`forge.toml:3:22: queues.a.fair_weights.x: out of range (got 0); want 1 to 100`,
+		`forge.toml:5:1: queues.b.fair_weights: weights without a key; want fair_by = "args.tenant", for example`,
 	}},
 	{"on_failure", inCron("schedule = \"@daily\"\ncommand = [\"true\"]\non_failure = { notify = [], tell = 1 }"), []string{
 		`forge.toml:5:14: warning: crons[0].on_failure: nobody is told; want notify = ["NAME"]`,
 		`forge.toml:5:29: crons[0].on_failure.tell: unknown key; want "notify"`,
+	}},
+	{"what a cron says about itself", inCron("schedule = \"@daily\"\ncommand = [\"true\"]\nrunbook = \"wiki/report\"\nowner = \"a\\tb\"\ndescription = \"" + strings.Repeat("é", 1001) + "\""), []string{
+		`forge.toml:5:11: crons[0].runbook: not a URL (got "wiki/report"); want https://HOST/PATH`,
+		`forge.toml:6:9: crons[0].owner: a control character (got "a\tb"); want text`,
+		`forge.toml:7:15: crons[0].description: too long (got 1001 characters); want at most 1000`,
+	}},
+	{"a password in a runbook", inCron("schedule = \"@daily\"\ncommand = [\"true\"]\nrunbook = \"https://ann:pw@wiki.example.com/report\""), []string{
+		`forge.toml:5:11: crons[0].runbook: a user in the URL; want the URL without it: everybody who may see the cron sees the runbook`,
 	}},
 	{"jitter at the interval", inCron("schedule = \"@hourly\"\ncommand = [\"true\"]\njitter = \"1h\""), []string{
 		`forge.toml:5:10: crons[0].jitter: not below the shortest interval of the schedule "@hourly" (got "1h"); want less than 1h`,

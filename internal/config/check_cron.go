@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 
@@ -43,7 +46,46 @@ func (l *loader) checkCrons() {
 		}
 		l.checkSchedule(path, cron)
 		l.checkOnFailure(path+".on_failure", cron.OnFailure)
+		l.checkAbout(path, cron)
 	}
+}
+
+// Bounds of what a cron says about itself, in characters.
+const (
+	maxDescription = 1000
+	maxOwner       = 100
+	maxRunbook     = 2000
+)
+
+// checkAbout checks what a cron says about itself.
+func (l *loader) checkAbout(path string, cron Cron) {
+	l.checkText(path+".description", cron.Description, maxDescription)
+	l.checkText(path+".owner", cron.Owner, maxOwner)
+	if where := path + ".runbook"; l.checkText(where, cron.Runbook, maxRunbook) && cron.Runbook != "" {
+		u, err := url.Parse(cron.Runbook)
+		switch {
+		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsAny(cron.Runbook, " \t\r\n"):
+			l.wrong(where, "not a URL", strconv.Quote(clip(redactAddress(cron.Runbook))), "https://HOST/PATH")
+		case u.User != nil:
+			l.wrong(where, "a user in the URL", "", "the URL without it: everybody who may see the cron sees the runbook")
+		}
+	}
+}
+
+// checkText checks a text that people read. It reports whether the text is fine.
+func (l *loader) checkText(path, text string, most int) bool {
+	if !l.ok(path) {
+		return false
+	}
+	switch length := utf8.RuneCountInString(text); {
+	case length > most:
+		l.wrong(path, "too long", fmt.Sprintf("%d characters", length), fmt.Sprintf("at most %d", most))
+	case strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' }):
+		l.wrong(path, "a control character", strconv.Quote(clip(text)), "text")
+	default:
+		return true
+	}
+	return false
 }
 
 func (l *loader) checkOnFailure(path string, then OnFailure) {

@@ -42,10 +42,15 @@ func checkName(name string) (message string) {
 
 func (l *loader) checkQueues() {
 	for _, name := range slices.Sorted(maps.Keys(l.cfg.Queues)) {
-		if path := join("queues", name); l.has(path) && !ValidQueue(name) {
+		path, queue := join("queues", name), l.cfg.Queues[name]
+		if l.has(path) && !ValidQueue(name) {
 			l.wrongKey(path, "not a queue name", wantQueueName)
 		}
+		l.checkLimitPerKey(path, queue.LimitPerKey, queue.GlobalLimit)
+		l.checkRateLimit(path, queue.RateLimit)
+		l.checkFair(path, queue)
 	}
+	l.checkFairQueues()
 }
 
 const wantQueueName = "1 to 64 lower-case letters and digits, with single _ or - between them"
@@ -121,8 +126,21 @@ func (l *loader) checkCommon(path string, job Job) {
 	}
 	l.checkSecondRound(retry+".second_round", job.Retry)
 	l.checkUnique(path+".unique", job.Unique)
+	l.checkLimitPerKey(path, job.LimitPerKey, job.GlobalLimit)
+	l.checkRateLimit(path, job.RateLimit)
+	l.checkWeight(path+".weight", job)
 	if job.Capability != "" && !printable.MatchString(job.Capability) {
 		l.wrong(path+".capability", "not a capability", strconv.Quote(clip(job.Capability)), "a word without spaces")
+	}
+}
+
+// checkExitCodes refuses a code with two meanings.
+func (l *loader) checkExitCodes(path string, codes ExitCodes) {
+	switch {
+	case codes.Cancel != 0 && codes.Cancel == codes.Snooze, codes.Discard != 0 && codes.Discard == codes.Snooze:
+		l.wrong(path+".snooze", "a code with two meanings", strconv.Itoa(codes.Snooze), "another code")
+	case codes.Discard != 0 && codes.Discard == codes.Cancel:
+		l.wrong(path+".discard", "a code with two meanings", strconv.Itoa(codes.Discard), "another code")
 	}
 }
 
@@ -181,6 +199,7 @@ func (l *loader) checkShell(path string, job Job) {
 			l.checkRun(element(command, i), word)
 		}
 	}
+	l.checkExitCodes(path+".exit_codes", job.ExitCodes)
 	if job.Cwd != "" && !filepath.IsAbs(job.Cwd) {
 		l.wrong(path+".cwd", "relative path", strconv.Quote(clip(job.Cwd)), "an absolute path")
 	}

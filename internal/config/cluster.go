@@ -94,6 +94,9 @@ func tree(v reflect.Value) any {
 	if s, ok := reflect.TypeAssert[Schema](v); ok {
 		return json.RawMessage(s)
 	}
+	if a, ok := reflect.TypeAssert[UniqueArgs](v); ok {
+		return json.RawMessage(a)
+	}
 	switch v.Kind() {
 	case reflect.Struct:
 		table := map[string]any{}

@@ -132,6 +132,14 @@ type Queue struct {
 	// GlobalLimit is the most jobs of the queue that the whole cluster runs at
 	// once; 0 is no limit.
 	GlobalLimit int `toml:"global_limit,omitzero" min:"1" max:"10000"`
+	// LimitPerKey limits the jobs of the queue with the same value of a key.
+	LimitPerKey LimitPerKey `toml:"limit_per_key,omitempty"`
+	// RateLimit limits how many jobs of the queue start in a window.
+	RateLimit RateLimit `toml:"rate_limit,omitempty"`
+	// FairBy is a key, as package limitkey reads it: the waiting jobs take turns by its value.
+	FairBy string `toml:"fair_by,omitempty"`
+	// FairWeights are how many jobs of a value each turn has; 1 for other values.
+	FairWeights map[string]int `toml:"fair_weights,omitempty" min:"1" max:"100"`
 	// Priority is the default of the queue's jobs, 1 (first) to 4.
 	Priority int `toml:"priority,omitzero" min:"1" max:"4"`
 }
@@ -146,19 +154,27 @@ type Job struct {
 	Priority int    `toml:"priority,omitzero" min:"1" max:"4"`
 	// GlobalLimit is the most of these jobs that the whole cluster runs at once;
 	// 0 is no limit.
-	GlobalLimit int               `toml:"global_limit,omitzero" min:"1" max:"10000"`
-	Timeout     Duration          `toml:"timeout,omitzero" min:"100ms" max:"30d"`
-	Retry       Retry             `toml:"retry,omitempty"`
-	Unique      Unique            `toml:"unique,omitempty"`
-	Capability  string            `toml:"capability,omitempty"`
-	Tags        map[string]string `toml:"tags,omitempty"`
-	Output      Output            `toml:"output,omitempty"`
+	GlobalLimit int `toml:"global_limit,omitzero" min:"1" max:"10000"`
+	// LimitPerKey limits the jobs of this kind with the same value of a key, in all queues.
+	LimitPerKey LimitPerKey `toml:"limit_per_key,omitempty"`
+	// RateLimit limits how many jobs of this kind start in a window, in all queues.
+	RateLimit RateLimit `toml:"rate_limit,omitempty"`
+	// Weight is how many units of a rate a job needs; 0: one.
+	Weight     int               `toml:"weight,omitzero" min:"1" max:"1000000"`
+	Timeout    Duration          `toml:"timeout,omitzero" min:"100ms" max:"30d"`
+	Retry      Retry             `toml:"retry,omitempty"`
+	Unique     Unique            `toml:"unique,omitempty"`
+	Capability string            `toml:"capability,omitempty"`
+	Tags       map[string]string `toml:"tags,omitempty"`
+	Output     Output            `toml:"output,omitempty"`
 
 	// Shell.
 	Command []string          `toml:"command,omitempty" kind:"shell"`
 	Env     map[string]string `toml:"env,omitempty" kind:"shell" refs:"yes"`
 	Cwd     string            `toml:"cwd,omitempty" kind:"shell"`
 	User    string            `toml:"user,omitempty" kind:"shell"`
+	// ExitCodes are the exit codes that neither succeed nor fail.
+	ExitCodes ExitCodes `toml:"exit_codes,omitempty" kind:"shell"`
 
 	// HTTP.
 	Method       string            `toml:"method,omitempty" kind:"http"`
@@ -193,6 +209,15 @@ type Retry struct {
 	SecondRound Duration `toml:"second_round,omitzero" min:"1s" max:"30d"`
 }
 
+// ExitCodes are exit codes of a command with a meaning; 0: none. Shells and runtimes give 1,
+// 2 and those from 126 on.
+type ExitCodes struct {
+	// Snooze runs the job again later, Cancel cancels it, Discard gives it up.
+	Snooze  int `toml:"snooze,omitzero" min:"3" max:"125"`
+	Cancel  int `toml:"cancel,omitzero" min:"3" max:"125"`
+	Discard int `toml:"discard,omitzero" min:"3" max:"125"`
+}
+
 // Output bounds what is kept of a job's output.
 type Output struct {
 	// Capture is the most bytes kept of one attempt.
@@ -210,6 +235,10 @@ type Cron struct {
 	Job      string         `toml:"job,omitempty"`
 	Args     map[string]any `toml:"args,omitempty"`
 	Paused   bool           `toml:"paused,omitempty"`
+	// Description, Owner and Runbook are for people. Notifications have the last two.
+	Description string `toml:"description,omitempty"`
+	Owner       string `toml:"owner,omitempty"`
+	Runbook     string `toml:"runbook,omitempty"`
 	// StartAt is the first instant at which the cron may be due, EndAt the first
 	// at which it may not any more.
 	StartAt Instant `toml:"start_at,omitempty"`

@@ -39,9 +39,12 @@ func readText(t *testing.T, path string) string {
 
 func TestTemplateLoadsClean(t *testing.T) {
 	t.Parallel()
-	_, report, err := parseWith(Template)
+	c, report, err := parseWith(Template)
 	if err != nil || len(report.Problems) > 0 {
-		t.Errorf("Template: %v\n%s", err, report)
+		t.Fatalf("Template: %v\n%s", err, report)
+	}
+	if len(c.Crons) > 0 || len(c.Jobs) > 0 || len(c.Alerts) > 0 {
+		t.Errorf("the template has live crons, jobs or alerts: %v %v %v", c.Crons, c.Jobs, c.Alerts)
 	}
 }
 
@@ -147,9 +150,15 @@ command = ["true"]
 kind = "shell"
 command = ["true"]
 unique = { by_args = true }
+[jobs.last]
+kind = "go"
+unique = { by_args = ["a\"b", "c"], debounce = "5s", max_wait = "1m" }
 `)
 	shown := showText(t, c)
-	if got := strings.Count(shown, ".unique]"); got != 1 || !strings.Contains(shown, "[jobs.once.unique]\nby_args = true\n") {
+	if want := "[jobs.last.unique]\nby_args = [\"a\\\"b\",\"c\"]\ndebounce = \"5s\"\nmax_wait = \"1m\"\n"; !strings.Contains(shown, want) {
+		t.Errorf("no %s in\n%s", want, shown)
+	}
+	if got := strings.Count(shown, ".unique]"); got != 2 || !strings.Contains(shown, "[jobs.once.unique]\nby_args = true\n") {
 		t.Errorf("%d sections of what is unique in\n%s", got, shown)
 	}
 	if got := strings.Count(shown, ".output]\ncapture = 262144\n"); got != 3 {

@@ -48,6 +48,9 @@ func (l *loader) set(path string, target reflect.Value, f field, value any) {
 	case *Schema:
 		l.schema(path, pointer, value)
 		return
+	case *UniqueArgs:
+		l.uniqueArgs(path, pointer, value)
+		return
 	case *map[string]any:
 		l.args(path, pointer, value)
 		return

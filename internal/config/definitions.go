@@ -20,7 +20,10 @@ func Definitions(sections []byte) (map[string]string, error) {
 	for name, job := range jobs {
 		if table, ok := job.(map[string]any); ok {
 			delete(table, "global_limit") // how many run is the cluster's business, not the node's
-			delete(table, "unique")       // as is which are added
+			delete(table, "limit_per_key")
+			delete(table, "rate_limit")
+			delete(table, "weight")
+			delete(table, "unique") // as is which are added
 			delete(table, "schema")
 			if table["kind"] == KindGo {
 				continue // a program defines it
@@ -34,6 +37,36 @@ func Definitions(sections []byte) (map[string]string, error) {
 		digests[name] = hex.EncodeToString(sum[:8])
 	}
 	return digests, nil
+}
+
+// Fairness is how the waiting jobs of a queue take turns.
+type Fairness struct {
+	By      string         `json:"fair_by"`
+	Weights map[string]int `json:"fair_weights"`
+}
+
+// FairQueues returns the queues whose jobs take turns, by name, from sections as for Definitions.
+// It ignores keys that another version may have stored.
+func FairQueues(sections []byte) (map[string]Fairness, error) {
+	queues, err := Section(sections, "queues")
+	if err != nil {
+		return nil, err
+	}
+	fair := map[string]Fairness{}
+	for name, queue := range queues {
+		body, err := json.Marshal(queue)
+		if err != nil {
+			return nil, fmt.Errorf("encode queue %s: %w", name, err)
+		}
+		var of Fairness
+		if err := json.Unmarshal(body, &of); err != nil {
+			return nil, fmt.Errorf("decode the fairness of queue %s: %w", name, err)
+		}
+		if of.By != "" {
+			fair[name] = of
+		}
+	}
+	return fair, nil
 }
 
 // Section reads one of the cluster's sections as a table of tables by name.

@@ -36,6 +36,9 @@ func TestDefinitions(t *testing.T) {
 	if other := digest(running+"\nunique.by_args = true\n", "DSN=postgres://localhost/a", "TOKEN=one"); other != base {
 		t.Error("which jobs are added changes the digest of what runs")
 	}
+	if other := digest(running+"\nlimit_per_key = { key = \"args.tenant\", limit = 2 }\nrate_limit = { limit = 2, per = \"1m\" }\nweight = 2\n", "DSN=postgres://localhost/a", "TOKEN=one"); other != base {
+		t.Error("a limit changes the digest of what runs")
+	}
 	if other := digest(strings.Replace(running, "example.com", "example.org", 1), "DSN=postgres://localhost/a", "TOKEN=one"); other == base {
 		t.Error("another URL leaves the digest as it is")
 	}

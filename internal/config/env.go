@@ -12,7 +12,7 @@ import (
 // that jobs are given, and the one that names the file.
 var notOverrides = []string{
 	"FORGE_JOB_ID", "FORGE_JOB", "FORGE_ATTEMPT", "FORGE_CRON", "FORGE_TICK",
-	"FORGE_TERM", "FORGE_NODE", "FORGE_ARGS", "FORGE_ROLE", "FORGE_CONFIG",
+	"FORGE_TERM", "FORGE_NODE", "FORGE_ARGS", "FORGE_REPORT", "FORGE_ROLE", "FORGE_CONFIG",
 }
 
 // overrides applies the variables FORGE_SECTION_KEY, and DATABASE_URL when

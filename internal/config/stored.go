@@ -32,6 +32,10 @@ func restore(path string, target reflect.Value, value any) error {
 		text, err := json.Marshal(value)
 		*typed = Schema(text)
 		return err
+	case *UniqueArgs:
+		text, err := json.Marshal(value)
+		*typed = UniqueArgs(text)
+		return err
 	case *Duration:
 		text, _ := value.(string)
 		parsed, err := ParseDuration(text)

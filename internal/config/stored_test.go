@@ -19,7 +19,8 @@ func TestStoredSectionsAreRead(t *testing.T) {
 	}
 	numbers := full + "\n[[crons]]\nname = \"numbers\"\nschedule = \"@daily\"\ncommand = [\"true\"]\nargs = { a = 1, b = 2.5, c = 1e21, d = 3.0, e = [1, { f = true }], g = \"x\" }\n"
 	schema := full + "\n[jobs.checked]\nkind = \"shell\"\ncommand = [\"true\"]\nschema = { type = \"object\", properties = { n = { type = \"integer\", maximum = 10 } } }\n"
-	for name, text := range map[string]string{"full": full, "example": string(example), "empty": "", "numbers": numbers, "schema": schema} {
+	unique := full + "\n[jobs.last]\nkind = \"go\"\nunique = { by_args = [\"a\", \"b\"], debounce = \"5s\" }\n[jobs.all]\nkind = \"go\"\nunique = { by_args = true, replace = true }\n"
+	for name, text := range map[string]string{"full": full, "example": string(example), "empty": "", "numbers": numbers, "schema": schema, "unique": unique} {
 		stored, _ := sections(t, text, "TOKEN=one")
 		read, err := FromSections([]byte(stored))
 		if err != nil {

@@ -5,16 +5,6 @@ import (
 	"strings"
 )
 
-// notAvailable is what is said of the keys that are promised for later versions.
-const notAvailable = "not available in this version"
-
-// later holds the keys of later versions and what to use instead. A * stands for
-// one name or index.
-var later = map[string]string{
-	"queues.*.limit_per_key": "global_limit, which limits the whole queue",
-	"queues.*.rate_limit":    "global_limit, which limits what runs at once",
-}
-
 // elsewhere holds keys that people write where they do not belong.
 var elsewhere = map[string]string{
 	"crons.*.every":                     `schedule = "@every 5m"`,
@@ -44,10 +34,6 @@ var elsewhere = map[string]string{
 
 // unknown reports a key that the struct does not have.
 func (l *loader) unknown(path, name string, table reflect.Type, value any) {
-	if instead, ok := later[pattern(path)]; ok {
-		l.wrongKey(path, notAvailable, instead)
-		return
-	}
 	if right, ok := elsewhere[pattern(path)]; ok {
 		l.wrongKey(path, "unknown key", right)
 		return

@@ -25,10 +25,15 @@ type Config struct {
 	Body      json.RawMessage `json:"body,omitempty"`
 }
 
-// The body may be large and rarely changes. A caller that has it reads only the
-// other columns.
-const inForceUnlessSQL = `
-SELECT hash, applied_at, applied_by, cluster, CASE WHEN hash = $1 THEN NULL ELSE body END
+const configInForceSQL = `
+SELECT hash, applied_at, applied_by, cluster, body
+FROM forge_config
+ORDER BY applied_at DESC
+LIMIT 1`
+
+// A caller that has the settings reads only the other columns.
+const settingsUnlessSQL = `
+SELECT hash, applied_at, applied_by, cluster, CASE WHEN hash = $1 THEN NULL ELSE settings END
 FROM forge_config
 ORDER BY applied_at DESC
 LIMIT 1`
@@ -45,37 +50,46 @@ func (s *Store) HashInForce(ctx context.Context) (string, error) {
 }
 
 // ConfigInForce returns the configuration in force, or ErrNotFound if none was ever
-// applied.
+// applied. It has all crons and may be very large.
 func (s *Store) ConfigInForce(ctx context.Context) (Config, error) {
-	inForce, err := s.ConfigInForceUnless(ctx, "")
-	if err == nil && inForce.Hash == "" {
+	inForce, found, err := postgres.First(ctx, s.db, "get the configuration in force", pgx.RowToStructByPos[Config], configInForceSQL)
+	if err == nil && !found {
 		err = fmt.Errorf("configuration in force: %w", ErrNotFound)
 	}
 	return inForce, err
 }
 
-// ConfigInForceUnless returns the configuration in force, without its body if it
-// has the given hash. It returns the zero Config if none was ever applied.
-func (s *Store) ConfigInForceUnless(ctx context.Context, hash string) (Config, error) {
-	inForce, _, err := postgres.First(ctx, s.db, "get the configuration in force", pgx.RowToStructByPos[Config], inForceUnlessSQL, hash)
+// SettingsUnless returns the configuration in force without its crons, and without any body
+// if it has the given hash. It returns the zero Config if none was ever applied.
+func (s *Store) SettingsUnless(ctx context.Context, hash string) (Config, error) {
+	inForce, _, err := postgres.First(ctx, s.db, "get the settings in force", pgx.RowToStructByPos[Config], settingsUnlessSQL, hash)
 	return inForce, err
 }
 
 const sectionSQL = `
-SELECT jsonb_build_object($1::text, body -> $1::text)
+SELECT jsonb_build_object($1::text, settings -> $1::text)
 FROM forge_config
 ORDER BY applied_at DESC
 LIMIT 1`
 
 // SectionInForce returns one section of the configuration in force, as an object
-// with only that section; nil if none was ever applied.
+// with only that section; nil if none was ever applied. The crons are not a section of it.
 func (s *Store) SectionInForce(ctx context.Context, section string) (json.RawMessage, error) {
 	body, _, err := postgres.First(ctx, s.db, "get "+section+" of the configuration in force", pgx.RowTo[json.RawMessage], sectionSQL, section)
 	return body, err
 }
 
+const kindSQL = `SELECT settings FROM forge_kinds WHERE kind = $1`
+
+// KindInForce returns the settings of a kind that enqueuing needs, in the configuration in
+// force; nil if that does not define the kind. A trigger of forge_config keeps them.
+func (s *Store) KindInForce(ctx context.Context, kind string) (json.RawMessage, error) {
+	settings, _, err := postgres.First(ctx, s.db, "get the settings of "+kind, pgx.RowTo[json.RawMessage], kindSQL, kind)
+	return settings, err
+}
+
 const definitionSQL = `
-SELECT coalesce(body -> 'jobs' -> $1::text, 'null')
+SELECT coalesce(settings -> 'jobs' -> $1::text, 'null')
 FROM forge_config
 ORDER BY applied_at DESC
 LIMIT 1`
@@ -153,8 +167,8 @@ func (s *Store) ConfigBodies(ctx context.Context, hashes []string) (map[string]j
 // hashes, what its configuration would change. Hashes that were never applied are
 // left out.
 func (s *Store) Drifts(ctx context.Context, hashes []string) (applied string, drifts map[string]config.Diff, err error) {
-	inForce, err := s.ConfigInForceUnless(ctx, "")
-	if err != nil {
+	inForce, err := s.ConfigInForce(ctx)
+	if err != nil && !errors.Is(err, ErrNotFound) {
 		return "", nil, err
 	}
 	hashes = slices.DeleteFunc(slices.Clone(hashes), func(hash string) bool { return hash == inForce.Hash || hash == "" })

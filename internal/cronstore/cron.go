@@ -35,6 +35,10 @@ type Spec struct {
 	// OnFailure are the targets that are notified of a run that failed for good.
 	// The database's triggers read it, see migration 005.
 	OnFailure []string `json:"on_failure,omitempty"`
+	// Description, Owner and Runbook, an address, are for people.
+	Description string `json:"description,omitempty"`
+	Owner       string `json:"owner,omitempty"`
+	Runbook     string `json:"runbook,omitempty"`
 	// The job's settings, resolved when the file was applied.
 	Queue       string            `json:"queue"`
 	Priority    int               `json:"priority"`
@@ -167,6 +171,18 @@ func (s *Store) Some(ctx context.Context, names []string) ([]Cron, error) {
 // some returns all configured crons if names is nil.
 func (s *Store) some(ctx context.Context, names []string) ([]Cron, error) {
 	return postgres.Select(ctx, s.db, "list crons", scanListed, listSQL, "", names)
+}
+
+const contactsSQL = `
+SELECT name, coalesce(spec ->> 'owner', ''), coalesce(spec ->> 'runbook', '') FROM forge_crons
+WHERE name = ANY ($1) AND spec ?| ARRAY ['owner', 'runbook']`
+
+// Contact says who owns a cron, and where to read what to do about it.
+type Contact struct{ Cron, Owner, Runbook string }
+
+// Contacts returns the contacts of these crons that have one.
+func (s *Store) Contacts(ctx context.Context, names []string) ([]Contact, error) {
+	return postgres.Select(ctx, s.db, "read owners and runbooks", pgx.RowToStructByPos[Contact], contactsSQL, names)
 }
 
 // Get returns one cron, even if it was removed, or ErrNotFound.

@@ -1,4 +1,4 @@
-// Package cronstore owns forge_crons, forge_cron_ticks and forge_config: the
+// Package cronstore owns forge_crons, forge_cron_ticks, forge_config and forge_kinds: the
 // definitions of crons, the outcomes of their due ticks, and the configurations that
 // were applied.
 //

@@ -1,6 +1,7 @@
 package cronstore
 
 import (
+	"slices"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/filter"
@@ -77,6 +78,26 @@ var Orders = filter.Orders[Outlined]{
 		}
 		return a.NextTick.Compare(b.NextTick)
 	}},
+	{Name: ByVerdict, About: "by the last verdict: failed first, then skipped, queued, run late, fired, run by hand, none", Compare: func(a, b *Outlined) int {
+		return verdictRank(a.Last) - verdictRank(b.Last)
+	}},
+}
+
+// ByVerdict is the order of crons that needs Outlined.Last.
+const ByVerdict = "verdict"
+
+// verdictOrder has the verdicts in the order ByVerdict: those that need a look first.
+var verdictOrder = []Verdict{
+	Failed, SkippedLimit, SkippedWindow, SkippedOverlap, Replaced, SkippedDST, SkippedExcluded, SkippedPaused,
+	Queued, CaughtUp, Fired, Backfilled, Triggered,
+}
+
+// verdictRank returns the place of a verdict in verdictOrder; unknown ones and none are last.
+func verdictRank(v Verdict) int {
+	if i := slices.Index(verdictOrder, v); i >= 0 {
+		return i
+	}
+	return len(verdictOrder)
 }
 
 func last(o *Outlined) int {
@@ -101,5 +122,9 @@ func Select(where *filter.Filter, order string, now time.Time, crons []Cron) []C
 
 // outline returns the part of the cron by which lists are filtered.
 func (c *Cron) outline() Outlined {
-	return Outlined{Name: c.Name, Job: c.Spec.Job, Paused: c.Paused(), NextTick: c.NextTick, BlockedBy: c.Blocked.By}
+	o := Outlined{Name: c.Name, Job: c.Spec.Job, Paused: c.Paused(), NextTick: c.NextTick, BlockedBy: c.Blocked.By}
+	if c.Last != nil {
+		o.Last = c.Last.Verdict
+	}
+	return o
 }

@@ -17,10 +17,24 @@ WHERE removed_at IS NULL`
 
 // Reading ten thousand definitions takes more than a tenth of a second, so each is
 // read only once.
-const outlinedSQL = `
+const (
+	definitionsSQL = `
 SELECT name, updated_at, coalesce(spec ->> 'job', ''), coalesce((spec -> 'paused')::boolean, false)
-FROM forge_crons
+FROM forge_crons`
+	someDefinitionsSQL = definitionsSQL + `
 WHERE name = ANY ($1)`
+)
+
+// manyDefinitions is the number from which on all definitions are read, which then is faster
+// than to look each of them up.
+const manyDefinitions = 20_000
+
+// The newest row of each cron is one lookup in the ledger's primary key.
+const verdictsSQL = `
+SELECT c.name, t.verdict
+FROM forge_crons AS c,
+     LATERAL (SELECT verdict FROM forge_cron_ticks WHERE cron = c.name ORDER BY tick DESC LIMIT 1) AS t
+WHERE c.removed_at IS NULL`
 
 // Outlined is the part of a cron by which lists of many thousand crons are filtered: pages
 // read the rest only of the crons that they show.
@@ -31,6 +45,9 @@ type Outlined struct {
 	NextTick time.Time
 	// BlockedBy is the job because of which the newest tick was skipped; 0: none.
 	BlockedBy int64
+	// Last is the verdict of the newest row of the ledger; empty if there is none. Outline does
+	// not read it, but Verdicts does.
+	Last Verdict
 
 	// defined is the UpdatedAt of the definition from which job and held were read.
 	defined time.Time
@@ -84,10 +101,31 @@ func (s *Store) define(ctx context.Context, crons []Outlined, unknown map[string
 		updated   time.Time
 		held      bool
 	)
+	sql, args := definitionsSQL, []any(nil)
+	if len(unknown) < manyDefinitions {
+		sql, args = someDefinitionsSQL, []any{slices.Collect(maps.Keys(unknown))}
+	}
 	return postgres.ForEach(ctx, s.db, "read the outlined definitions", []any{&name, &updated, &job, &held}, func() error {
-		cron := &crons[unknown[name]]
+		i, ok := unknown[name]
+		if !ok {
+			return nil
+		}
+		cron := &crons[i]
 		cron.Job, cron.held, cron.defined = job, held, updated
 		cron.Paused = cron.Paused || held
 		return nil
-	}, outlinedSQL, slices.Collect(maps.Keys(unknown)))
+	}, sql, args...)
+}
+
+// Verdicts returns the verdict of the newest row in the ledger of each configured cron that
+// has one.
+func (s *Store) Verdicts(ctx context.Context) (map[string]Verdict, error) {
+	var name string
+	var verdict Verdict
+	verdicts := map[string]Verdict{}
+	err := postgres.ForEach(ctx, s.db, "list the last verdicts", []any{&name, &verdict}, func() error {
+		verdicts[name] = verdict
+		return nil
+	}, verdictsSQL)
+	return verdicts, err
 }

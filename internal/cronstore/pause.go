@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -15,12 +14,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
-
-// ErrReasonTooLong means that a reason has more than MaxReason characters.
-var ErrReasonTooLong = fmt.Errorf("a reason has at most %d characters", MaxReason)
-
-// MaxReason is the maximum number of characters of a reason.
-const MaxReason = 200
 
 // PauseChange is the last pause or resumption of a cron by hand.
 type PauseChange struct {
@@ -58,6 +51,8 @@ type PauseOrder struct {
 	Progress func(done int)
 
 	operation string
+	// matched is how many crons an operation selected, before how many events it has written.
+	matched, before int
 }
 
 // PausedMany is the result of a change of many crons.
@@ -94,8 +89,10 @@ func (s *Store) Resume(ctx context.Context, name string, order PauseOrder) (Cron
 // size. Crons that are in that state already do not change. After an error it returns what it
 // has done so far.
 func (s *Store) PauseMany(ctx context.Context, names []string, paused bool, order PauseOrder) (done PausedMany, err error) {
-	order.operation = rand.Text()
-	for batch := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(names))), pauseBatch) {
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	order.operation, order.matched = rand.Text(), len(names)
+	for batch := range slices.Chunk(names, pauseBatch) {
+		order.before = done.Changed
 		changed, err := s.changePauses(ctx, batch, paused, order)
 		if err != nil {
 			return done, fmt.Errorf("%s crons: %w", verbOf(paused), err)
@@ -138,7 +135,7 @@ func (s *Store) changePause(ctx context.Context, name string, paused bool, order
 			return nil
 		}
 		cron = cron.holdAt(now, paused, order)
-		return s.storePauses(ctx, []Cron{cron}, now)
+		return s.storePauses(ctx, []Cron{cron}, now, order)
 	})
 	if err != nil {
 		return Cron{}, false, fmt.Errorf("%s cron: %w", verbOf(paused), err)
@@ -163,7 +160,7 @@ func (s *Store) changePauses(ctx context.Context, names []string, paused bool, o
 			}
 		}
 		changed = len(crons)
-		return s.storePauses(ctx, crons, now)
+		return s.storePauses(ctx, crons, now, order)
 	})
 	if err == nil && order.Progress != nil {
 		order.Progress(len(names))
@@ -173,8 +170,8 @@ func (s *Store) changePauses(ctx context.Context, names []string, paused bool, o
 
 // pausing calls change in a transaction that holds the lock on the definitions.
 func (s *Store) pausing(ctx context.Context, order PauseOrder, change func(*Store) error) error {
-	if utf8.RuneCountInString(order.Reason) > MaxReason {
-		return ErrReasonTooLong
+	if err := eventstore.CheckReason(order.Reason); err != nil {
+		return err
 	}
 	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, lockDefinitionsSQL); err != nil {
@@ -197,7 +194,7 @@ func (c Cron) holdAt(now time.Time, paused bool, order PauseOrder) Cron {
 
 // storePauses writes crons that were paused or resumed, with an event for each, and notifies
 // the leader.
-func (s *Store) storePauses(ctx context.Context, crons []Cron, now time.Time) error {
+func (s *Store) storePauses(ctx context.Context, crons []Cron, now time.Time, order PauseOrder) error {
 	if len(crons) == 0 {
 		return nil
 	}
@@ -216,6 +213,12 @@ func (s *Store) storePauses(ctx context.Context, crons []Cron, now time.Time) er
 		about := map[string]any{"cron": cron.Name, "by": cron.PauseChange.By}
 		if reason := cron.PauseChange.Reason; reason != "" {
 			about["reason"] = reason
+		}
+		switch part := order.before + i + 1; {
+		case part > 1:
+			about[eventstore.PartKey] = part
+		case order.matched > 1:
+			about[eventstore.MatchedKey] = order.matched
 		}
 		facts[i] = about
 	}

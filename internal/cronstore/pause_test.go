@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
@@ -225,8 +226,15 @@ func TestPauseMany(t *testing.T) {
 	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM forge_events WHERE type = 'cron_paused' AND data ->> 'reason' = 'maintenance' AND data ->> 'by' = 'ada'`).Scan(&events); err != nil || events != 448 {
 		t.Errorf("%d events, %v", events, err)
 	}
-	long := cronstore.PauseOrder{Reason: strings.Repeat("é", cronstore.MaxReason+1)}
-	if _, err := store.PauseMany(t.Context(), names, true, long); !errors.Is(err, cronstore.ErrReasonTooLong) {
+	var first, last, heads int // of the stream of activity, which shows the first events
+	err = pool.QueryRow(t.Context(), `
+		SELECT max((data ->> 'matched')::int), max((data ->> 'part')::int), count(*) FILTER (WHERE NOT data ? 'part')
+		FROM forge_events WHERE data ->> 'reason' = 'maintenance'`).Scan(&first, &last, &heads)
+	if err != nil || first != 451 || last != 448 || heads != 1 {
+		t.Errorf("the first of %d events, to %d, says that %d crons matched, %v", heads, last, first, err)
+	}
+	long := cronstore.PauseOrder{Reason: strings.Repeat("é", eventstore.MaxReason+1)}
+	if _, err := store.PauseMany(t.Context(), names, true, long); !errors.Is(err, eventstore.ErrReasonTooLong) {
 		t.Errorf("a long reason: %v", err)
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/config"
-
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
@@ -53,13 +53,41 @@ type Plan struct {
 	Changes config.Diff `json:"changes"`
 	// Renamed are pairs of a removed and an added cron that differ only in the
 	// name.
-	Renamed []Rename    `json:"renamed,omitempty"`
-	From    time.Time   `json:"from"`
-	Until   time.Time   `json:"until"`
-	Runs    []RunChange `json:"runs"`
+	Renamed []Rename `json:"renamed,omitempty"`
+	// Limits are the new and changed limits of running jobs that would hold waiting jobs back
+	// now.
+	Limits []LimitEffect `json:"limits,omitempty"`
+	From   time.Time     `json:"from"`
+	Until  time.Time     `json:"until"`
+	Runs   []RunChange   `json:"runs"`
 	// Uncompared is the number of changed crons beyond the first ones, whose runs were not
 	// compared.
 	Uncompared int `json:"uncompared,omitempty"`
+}
+
+// LimitEffect is what a limit of a plan would hold back.
+type LimitEffect struct {
+	// Scope is queue or job, Name the name of the queue or the kind.
+	Scope string `json:"scope"`
+	Name  string `json:"name"`
+	Limit int    `json:"limit"`
+	// Key is the key of a limit_per_key; empty: the limit is a global_limit.
+	Key string `json:"key,omitempty"`
+	// Jobs is the number of waiting jobs that would have no place, among the first 10,000 of
+	// each of at most 100 queues, and Values how many values of the key they have.
+	Jobs   int64 `json:"jobs"`
+	Values int64 `json:"values,omitempty"`
+}
+
+// String describes the effect.
+func (e LimitEffect) String() string {
+	of := "global_limit = " + strconv.Itoa(e.Limit)
+	values := ""
+	if e.Key != "" {
+		of = fmt.Sprintf("limit_per_key = { key = %q, limit = %d }", e.Key, e.Limit)
+		values = fmt.Sprintf(", of %d values", e.Values)
+	}
+	return fmt.Sprintf("%s %s: %s would hold back %d of the waiting jobs now%s", e.Scope, e.Name, of, e.Jobs, values)
 }
 
 // Rename is a pair of a removed cron and the cron that replaces it.

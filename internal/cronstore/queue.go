@@ -44,14 +44,48 @@ type QueueConfig struct {
 	// slots. GlobalLimit is the most that the cluster runs at once; 0: no limit.
 	MaxWorkers  int `json:"max_workers,omitempty"`
 	GlobalLimit int `json:"global_limit,omitempty"`
+	// LimitPerKey is the most jobs with the same value of a key that the cluster runs at once.
+	LimitPerKey *KeyLimit `json:"limit_per_key,omitempty"`
+	// RateLimit is the most jobs that start in a window.
+	RateLimit *Rate `json:"rate_limit,omitempty"`
+	// FairBy is the key by which waiting jobs take turns, and FairWeights how many jobs of a value
+	// each turn has.
+	FairBy      string         `json:"fair_by,omitempty"`
+	FairWeights map[string]int `json:"fair_weights,omitempty"`
 	// Priority is the default of the queue's jobs, from 1 (first) to 4; 0: none.
 	Priority int `json:"priority,omitempty"`
 }
 
+// KeyLimit is a limit of the jobs with the same value of a key, such as args.tenant.
+type KeyLimit struct {
+	Key   string `json:"key"`
+	Limit int    `json:"limit"`
+}
+
+// Rate is how many units start in any window of the length Per, and at most at once.
+type Rate struct {
+	Limit int    `json:"limit"`
+	Per   string `json:"per"`
+	Key   string `json:"key,omitempty"`
+	Burst int    `json:"burst,omitempty"`
+}
+
+// String describes the rate.
+func (r Rate) String() string {
+	said := fmt.Sprintf("%d in %s", r.Limit, r.Per)
+	if r.Burst > 0 {
+		said += fmt.Sprintf(", %d at once", r.Burst)
+	}
+	if r.Key != "" {
+		said += ", for each " + r.Key
+	}
+	return said
+}
+
 // The name may have any character, so it is no path.
 const queueConfigSQL = `
-SELECT body -> 'queues' -> $1::text,
-       ARRAY (SELECT j.key FROM jsonb_each(coalesce(body -> 'jobs', '{}')) AS j
+SELECT settings -> 'queues' -> $1::text,
+       ARRAY (SELECT j.key FROM jsonb_each(coalesce(settings -> 'jobs', '{}')) AS j
               WHERE coalesce(j.value ->> 'queue', 'default') = $1 ORDER BY j.key LIMIT $2)
 FROM forge_config
 ORDER BY applied_at DESC

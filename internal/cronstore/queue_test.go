@@ -19,12 +19,12 @@ func TestConfigurationOfAQueue(t *testing.T) {
 		t.Errorf("without a configuration: %+v, %v, %v", configured, kinds, err)
 	}
 	if _, err := pool.Exec(t.Context(), `INSERT INTO forge_config (hash, applied_by, body) VALUES ('h', 'test', $1)`, json.RawMessage(`{
-		"queues": {"mail": {"max_workers": 4, "global_limit": 9, "priority": 2}, "default": {"priority": 1}},
+		"queues": {"mail": {"max_workers": 4, "global_limit": 9, "limit_per_key": {"key": "args.tenant", "limit": 2}, "rate_limit": {"limit": 9, "per": "1m", "burst": 3, "key": "cron"}, "priority": 2}, "default": {"priority": 1}},
 		"jobs": {"send": {"queue": "mail"}, "bounce": {"queue": "mail"}, "report": {"queue": "default"}, "plain": {}}}`)); err != nil {
 		t.Fatal(err)
 	}
 	configured, kinds, err := store.Queue(t.Context(), "mail", 5)
-	if diff := cmp.Diff(&cronstore.QueueConfig{MaxWorkers: 4, GlobalLimit: 9, Priority: 2}, configured); diff != "" || err != nil || !cmp.Equal(kinds, []string{"bounce", "send"}) {
+	if diff := cmp.Diff(&cronstore.QueueConfig{MaxWorkers: 4, GlobalLimit: 9, LimitPerKey: &cronstore.KeyLimit{Key: "args.tenant", Limit: 2}, RateLimit: &cronstore.Rate{Limit: 9, Per: "1m", Burst: 3, Key: "cron"}, Priority: 2}, configured); diff != "" || err != nil || !cmp.Equal(kinds, []string{"bounce", "send"}) {
 		t.Errorf("%v, %v (-want +got):\n%s", kinds, err, diff)
 	}
 	if configured, kinds, err = store.Queue(t.Context(), "default", 5); configured == nil || !cmp.Equal(kinds, []string{"plain", "report"}) || err != nil {

@@ -2,6 +2,7 @@ package cronstore_test
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -30,6 +31,37 @@ func TestFindTick(t *testing.T) {
 		if found.Verdict != want || (want == "") != errors.Is(err, cronstore.ErrNotFound) {
 			t.Errorf("hour %d: %s, %v; want %q", hour, found.Verdict, err, want)
 		}
+	}
+}
+
+// The list in Go and the verdicts for the outline use the newest row of each cron in force.
+func TestLastVerdicts(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	specs := map[string]cronstore.Spec{}
+	for _, name := range []string{"broken", "gone", "late", "new", "skips", "works"} {
+		specs[name] = spec("@yearly")
+	}
+	apply(t, pool, "h1", specs, false)
+	delete(specs, "gone")
+	apply(t, pool, "h2", specs, false)
+	exec(t, pool, `
+		INSERT INTO forge_cron_ticks (cron, tick, verdict, term, node_id)
+		SELECT cron, '2026-01-01Z'::timestamptz + n * interval '1 hour', verdict, 1, 'n1'
+		FROM (VALUES ('works', 1, 'failed'), ('works', 2, 'fired'), ('broken', 1, 'fired'), ('broken', 2, 'failed'),
+		      ('skips', 1, 'skipped_overlap'), ('late', 1, 'caught_up'), ('gone', 1, 'failed')) AS t (cron, n, verdict)`)
+	verdicts, err := cronstore.New(pool).Verdicts(t.Context())
+	want := map[string]cronstore.Verdict{"broken": cronstore.Failed, "late": cronstore.CaughtUp, "skips": cronstore.SkippedOverlap, "works": cronstore.Fired}
+	if err != nil || !maps.Equal(verdicts, want) {
+		t.Errorf("the verdicts are %v, %v; want %v", verdicts, err, want)
+	}
+	all, err := cronstore.New(pool).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sorted := namesOf(cronstore.Select(nil, cronstore.ByVerdict, time.Now(), all))
+	if want := []string{"broken", "skips", "late", "works", "new"}; !slices.Equal(sorted, want) {
+		t.Errorf("by verdict: %v, want %v", sorted, want)
 	}
 }
 

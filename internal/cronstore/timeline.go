@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/cronexpr"
@@ -49,14 +50,38 @@ type stretch struct {
 }
 
 // Timeline parses the cron's definitions.
-func (c *Cron) Timeline() (*Timeline, error) {
+func (c *Cron) Timeline() (*Timeline, error) { return c.timeline(schedules{}) }
+
+// schedules are parsed schedules of crons, each once.
+type schedules map[scheduleKey]*cronexpr.Schedule
+
+type scheduleKey struct{ schedule, timezone, dstMissing, dstRepeated string }
+
+// parse parses the schedule of a cron. Those that may depend on its name are not shared.
+func (s schedules) parse(cron string, spec *Spec) (*cronexpr.Schedule, error) {
+	if strings.ContainsAny(spec.Schedule, "Hh@") {
+		return spec.Parse(cron)
+	}
+	key := scheduleKey{spec.Schedule, spec.Timezone, spec.DSTMissing, spec.DSTRepeated}
+	if parsed := s[key]; parsed != nil {
+		return parsed, nil
+	}
+	parsed, err := spec.Parse(cron)
+	if err == nil {
+		s[key] = parsed
+	}
+	return parsed, err
+}
+
+// timeline is Timeline with schedules that may be parsed already.
+func (c *Cron) timeline(known schedules) (*Timeline, error) {
 	if c.unreadable != nil {
 		return nil, c.unreadable
 	}
 	t := &Timeline{UpdatedAt: c.UpdatedAt, cron: c.Name}
 	for _, era := range slices.Concat(c.Earlier, c.present(c.RemovedAt)) {
 		era.Removed = era.Removed || !c.RemovedAt.IsZero()
-		if err := t.add(era); err != nil {
+		if err := t.add(era, known); err != nil {
 			return nil, err
 		}
 	}
@@ -67,7 +92,7 @@ func (c *Cron) Timeline() (*Timeline, error) {
 func (s Spec) Timeline(name string) (*Timeline, error) {
 	s.Paused = false
 	t := &Timeline{cron: name}
-	return t, t.add(Era{Spec: s})
+	return t, t.add(Era{Spec: s}, schedules{})
 }
 
 // present returns the definition in force as eras that end at until: two if the cron
@@ -83,10 +108,10 @@ func (c *Cron) present(until time.Time) []Era {
 	return []Era{before, now}
 }
 
-func (t *Timeline) add(era Era) error {
+func (t *Timeline) add(era Era, known schedules) error {
 	s := stretch{Era: era}
 	var err error
-	if s.schedule, err = era.Parse(t.cron); err != nil {
+	if s.schedule, err = known.parse(t.cron, &era.Spec); err != nil {
 		return fmt.Errorf("cron %s: %w", t.cron, err)
 	}
 	for _, text := range era.Exclude {

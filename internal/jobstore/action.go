@@ -45,6 +45,11 @@ type Order struct {
 	// Progress, if not nil, is called by ActOnAll and ActOnDead after each transaction
 	// with the number of jobs processed.
 	Progress func(done int)
+
+	// matched is how many jobs were counted, and part the number of the next event, from 1; both are
+	// 0 for jobs that are given by their ids.
+	matched int64
+	part    int
 }
 
 // Change is the result of an order for one job.
@@ -128,6 +133,12 @@ const shownIDs = 20
 // entry returns the event data of an order.
 func entry(order Order, filter *Filter, ids []int64) map[string]any {
 	data := map[string]any{"by": order.By, "jobs": len(ids), "ids": ids[:min(len(ids), shownIDs)]}
+	switch {
+	case order.part > 1:
+		data[eventstore.PartKey] = order.part
+	case order.matched > int64(len(ids)):
+		data[eventstore.MatchedKey] = order.matched
+	}
 	if filter == nil {
 		return data
 	}

@@ -19,19 +19,22 @@ const (
 	isOpen = `finalized_at IS NULL AND forge_state IS NULL`
 	isDue  = `forge_state IN ('scheduled', 'retryable')`
 
-	// noteOfferedSQL notes the offered jobs before their claim, in its transaction. Those that
-	// the claim does not get do no harm, because queries also check the client of a running job.
-	// The claim sets forge.claims for its transaction, which keeps the trigger from noting its
-	// jobs again.
-	noteOfferedSQL = `INSERT INTO forge_claims (client_id, ids) VALUES (@client::text, @ids::bigint[])`
+	// isAvailable is true for available jobs. The planner believes that few open jobs have the
+	// state available, because few of all jobs have; so it would expect to read many of them for
+	// one, and compile the statement, which takes longer than to execute it.
+	isAvailable = `state <> 'running' AND ` + isOpen
 
-	// noteClaimSQL notes the jobs of the CTE claimed and returns them.
-	noteClaimSQL = `, noted AS (
-    INSERT INTO forge_claims (client_id, ids)
-    SELECT @client::text, array_agg(id) FROM claimed HAVING count(*) > 0
-)
-SELECT ` + jobColumns + `
-FROM claimed AS river_job`
+	// noteOfferedSQL notes the offered jobs without a limit before their claim, in its
+	// transaction. Those that the claim does not get do no harm, because queries also check the
+	// client of a running job. The claim sets forge.claims for its transaction, which keeps the
+	// trigger from noting its jobs again.
+	noteOfferedSQL = `
+INSERT INTO forge_claims (client_id, ids, limited_ids, limit_locks) VALUES (@client::text, @ids::bigint[], '{}', '{}')
+RETURNING ` + rowLockTimeoutSQL
+
+	// rowLockTimeoutSQL bounds the wait of the following claim for a row that another transaction
+	// has locked, because the other jobs wait with it.
+	rowLockTimeoutSQL = `set_config('lock_timeout', '100ms', true)`
 )
 
 // The statement reads the claims in the blocks of forge_claims from $1 to before $2. It deletes
@@ -53,7 +56,12 @@ WITH claims AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 ), shortened AS (
     UPDATE forge_claims AS c
-    SET ids = ARRAY (SELECT id FROM river_job WHERE id = ANY (c.ids) AND state = 'running')
+    SET ids = ARRAY (SELECT id FROM river_job WHERE id = ANY (c.ids) AND state = 'running'),
+        (limited_ids, limit_locks) = (
+            SELECT CASE WHEN c.limit_locks IS NOT NULL THEN coalesce(array_agg(n.id), '{}') END,
+                   CASE WHEN c.limit_locks IS NOT NULL THEN coalesce(array_agg(n.lock), '{}') END
+            FROM unnest(c.limited_ids, c.limit_locks) AS n (id, lock)
+            JOIN river_job AS j ON j.id = n.id AND j.state = 'running')
     WHERE c.ctid = ANY (ARRAY (SELECT at FROM claims JOIN locked USING (at) WHERE running <> '{}'))
 ), forgotten AS (
     DELETE FROM forge_claims
@@ -70,4 +78,26 @@ func (s *Store) ForgetClaims(ctx context.Context, from int64, limit int) (blocks
 		return 0, fmt.Errorf("forget claims: %w", err)
 	}
 	return blocks, nil
+}
+
+// Without the right to vacuum the table, the server would log a warning each time.
+const mayVacuumSQL = `SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = 'forge_claims'::regclass`
+
+// vacuumClaimsSQL does nothing if autovacuum is at it. It keeps the size of the table: truncating
+// it would lock out claims, also on standbys.
+const vacuumClaimsSQL = `VACUUM (SKIP_LOCKED, TRUNCATE off) forge_claims`
+
+// VacuumClaims makes room for new claims in the blocks of forge_claims, which each claim reads.
+// Autovacuum comes once a minute, in which thousands of blocks may be added. It does nothing if
+// this role does not own the table.
+func (s *Store) VacuumClaims(ctx context.Context) error {
+	var may bool
+	err := s.db.QueryRow(ctx, mayVacuumSQL).Scan(&may)
+	if err == nil && may {
+		_, err = s.db.Exec(ctx, vacuumClaimsSQL)
+	}
+	if err != nil {
+		return fmt.Errorf("vacuum the claims: %w", err)
+	}
+	return nil
 }

@@ -2,7 +2,6 @@ package jobstore
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,14 +26,32 @@ const lastClient = `river_job.attempted_by[array_upper(river_job.attempted_by, 1
 // no leader, so offered jobs can still be claimed. This incarnation is not fenced. The
 // cast keeps the planner from scanning the whole backlog with the index of available jobs
 // when its statistics are outdated.
-const claimSQL = startSQL + `
-WHERE id = ANY (@ids::bigint[])` + claimableSQL
+//
+// It takes no job of a queue or kind with a limit, which may be newer than the offer.
+const claimSQL = beforeStartSQL + `now()` + afterStartSQL + `
+WHERE id = ANY (@ids::bigint[])` + claimUnlimitedSQL
 
-const startSQL = `
+// claimUnlockedSQL is the same without the rows that another transaction has locked.
+const claimUnlockedSQL = beforeStartSQL + `now()` + afterStartSQL + `
+WHERE id = ANY (ARRAY (` + unlockedSQL + `))` + claimUnlimitedSQL
+
+const unlockedSQL = `
+    SELECT id FROM river_job
+    WHERE id = ANY (@ids::bigint[]) AND state::text = 'available'
+    FOR NO KEY UPDATE SKIP LOCKED`
+
+const claimUnlimitedSQL = `
+  AND NOT EXISTS (SELECT FROM forge_limits WHERE scope = 'queue' AND name = @queue)
+  AND kind <> ALL (ARRAY (SELECT name FROM forge_limits WHERE scope = 'job'))` + claimableSQL
+
+// The time of the start is between these two.
+const beforeStartSQL = `
 UPDATE river_job
 SET state = 'running',
     attempt = attempt + 1,
-    attempted_at = now(),
+    attempted_at = `
+
+const afterStartSQL = `,
     attempted_by = array_append(
         CASE WHEN array_length(attempted_by, 1) >= @max_attempted_by::int
         THEN attempted_by[array_length(attempted_by, 1) + 2 - @max_attempted_by::int:]
@@ -46,6 +63,7 @@ const claimableSQL = `
   AND queue = @queue
   AND scheduled_at <= now()
   AND NOT EXISTS (SELECT FROM river_queue WHERE name = @queue AND paused_at IS NOT NULL)
+  AND (NOT EXISTS (SELECT FROM forge_pauses WHERE queue = @queue) OR NOT ` + jobPausedSQL + `)
   AND EXISTS (SELECT FROM forge_leaders WHERE role = 'scheduler' AND term = @term)
   AND EXISTS (SELECT FROM forge_nodes WHERE node_id = @node AND incarnation = @incarnation AND fenced_at IS NULL)
   AND (SELECT set_config('forge.claims', 'noted', true)) = 'noted'
@@ -92,61 +110,6 @@ WHERE id = ANY (ARRAY (SELECT unnest(ids) FROM forge_claims WHERE client_id = $1
 UNION ALL
 SELECT CASE WHEN paused_at IS NULL THEN 'resume' ELSE 'pause' END, 0, name
 FROM river_queue`
-
-// The limit check. The leader offers no more limited jobs than it counts places. But a
-// leader may die between the offer and the claim, the next leader offers the jobs again,
-// and both offers may be claimed. So the claim decides: it locks the rows of the limits,
-// and takes no more jobs than there are places.
-const (
-	// The count needs a snapshot that is taken after the lock, for any default isolation
-	// level of the database.
-	beginClaimSQL  = `BEGIN ISOLATION LEVEL READ COMMITTED`
-	commitClaimSQL = `COMMIT`
-	// A claim that waits for a lock ends on the server before claimTimeout ends it here.
-	// It must not be executed after its ids were looked up.
-	claimLockTimeoutSQL = `SET LOCAL lock_timeout = '2s'`
-)
-
-// limitsOfSQL finds the limits of the queue and of the kinds of the offered jobs.
-const limitsOfSQL = `
-FROM forge_limits
-WHERE scope = 'queue' AND name = @queue::text
-   OR scope = 'job' AND name IN (SELECT kind FROM river_job WHERE id = ANY (@ids::bigint[]))`
-
-// The order is fixed, so that two claims that share several limits do not deadlock.
-const lockClaimLimitsSQL = `
-SELECT name` + limitsOfSQL + `
-ORDER BY scope, name
-FOR NO KEY UPDATE OF forge_limits`
-
-// places contains the free places of each limit. ranked contains the rank of each offered
-// job within its kind. fitting contains the jobs with a place in their kind, in the order
-// of the queue. A limit that was removed since the offer does not apply.
-const claimLimitedSQL = `
-WITH running AS MATERIALIZED (
-    SELECT queue, kind
-    FROM river_job
-    WHERE ` + isRunning + `
-), places AS MATERIALIZED (
-    SELECT scope, name, most - (
-        SELECT count(*)
-        FROM running AS r
-        WHERE CASE scope WHEN 'queue' THEN r.queue ELSE r.kind END = name) AS open` + limitsOfSQL + `
-), ranked AS (
-    SELECT id, kind, priority, scheduled_at,
-           row_number() OVER (PARTITION BY kind ORDER BY priority, scheduled_at, id) AS rank
-    FROM river_job
-    WHERE id = ANY (@ids::bigint[]) AND state::text = 'available' AND queue = @queue::text AND scheduled_at <= now()
-), fitting AS (
-    SELECT id, row_number() OVER (ORDER BY priority, scheduled_at, id) AS rank
-    FROM ranked AS r
-    WHERE NOT EXISTS (SELECT FROM places AS p WHERE p.scope = 'job' AND p.name = r.kind AND r.rank > p.open)
-), claimed AS (` + startSQL + `
-WHERE id = ANY (ARRAY (
-    SELECT id
-    FROM fitting AS f
-    WHERE NOT EXISTS (SELECT FROM places AS p WHERE p.scope = 'queue' AND f.rank > p.open)))` + claimableSQL + `
-)` + noteClaimSQL
 
 // Client executes the statements of one node's River client: it claims jobs and writes
 // their results.
@@ -227,40 +190,6 @@ func (c *Client) Claim(ctx context.Context, o Offer) (claimed []Row, err error) 
 		claimed = append(claimed, kept)
 		return nil
 	})
-	return claimed, err
-}
-
-// ClaimLimited claims limited jobs in one round trip and one transaction: the claim
-// counts the running jobs in a snapshot that is taken after the rows of the limits were
-// locked. The server executes the whole batch without the client, so a node that freezes
-// does not hold the locks.
-func (c *Client) ClaimLimited(ctx context.Context, o Offer) ([]Row, error) {
-	batch := &pgx.Batch{}
-	batch.Queue(beginClaimSQL)
-	batch.Queue(claimLockTimeoutSQL)
-	batch.Queue(lockClaimLimitsSQL, pgx.StrictNamedArgs{"ids": o.IDs, "queue": o.Queue})
-	batch.Queue(claimLimitedSQL, c.claimArgs(o))
-	batch.Queue(commitClaimSQL)
-	sent := c.pool.SendBatch(ctx, batch)
-	claimed, err := readClaim(sent)
-	return claimed, errors.Join(err, sent.Close())
-}
-
-func readClaim(sent pgx.BatchResults) ([]Row, error) {
-	for range 3 { // begin, timeout, lock
-		if _, err := sent.Exec(); err != nil {
-			return nil, err
-		}
-	}
-	rows, err := sent.Query()
-	if err != nil {
-		return nil, err
-	}
-	claimed, err := pgx.CollectRows(rows, scanRow)
-	if err != nil {
-		return nil, err
-	}
-	_, err = sent.Exec() // commit
 	return claimed, err
 }
 

@@ -62,7 +62,8 @@ func (s *Store) ActOnDead(ctx context.Context, order Order, filter DeadFilter, c
 		return 0, err
 	}
 	counted.addTo(matches)
-	changed, err := inBatches(order, func(after int64) ([]Change, error) {
+	order.matched = counted.Jobs
+	changed, err := inBatches(order, func(order Order, after int64) ([]Change, error) {
 		c := conditions{sql: slices.Clip(matches.sql), args: slices.Clip(matches.args)}
 		c.add("id > $$", after)
 		return s.actOnDeadBatch(ctx, order, &c)

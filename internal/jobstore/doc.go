@@ -1,7 +1,9 @@
 // Package jobstore owns the tables of jobs: River's river_job and river_queue, the limits
-// in forge_limits, the claims in forge_claims, the output in forge_job_logs and
-// forge_job_log_packs, and the counts of inserted jobs in forge_enqueued. It has every
-// statement that writes to them.
+// in forge_limits, the starts of rates in forge_rate_windows, the pauses of jobs in
+// forge_pauses, the claims in forge_claims, the output in forge_job_logs and
+// forge_job_log_packs, the counts of inserted jobs in forge_enqueued, and the last accepted job
+// of each throttled key in forge_throttles. It has every statement that writes to them, except
+// those of the functions for enqueuing in migrations.
 //
 // A claim changes the columns state, attempt, attempted_at and attempted_by of its jobs. No
 // index names them, so that a claim writes no index entries and its rows stay on their pages
@@ -23,11 +25,12 @@
 // Counts for people stop at CountLimit. OpenCount counts all unfinished jobs, in pages.
 //
 // A limit bounds how many jobs of a queue, or of a kind, run at once in the whole
-// cluster. The rows of river_job in state running count: a claim takes a place, and
-// the place is free again when the row leaves that state because the job ended or
-// its node is dead. The limits of a configuration are written in the transaction
-// that puts it in force. A claim of limited jobs locks their rows, so that two claims
-// never count at the same time.
+// cluster: of all of them, or of those with the same value of a key. The rows of river_job
+// in state running count: a claim takes a place, and the place is free again when the row
+// leaves that state because the job ended or its node is dead. A rate bounds how many start
+// in a window; what has started is in forge_rate_windows. The limits of a configuration are
+// written in the transaction that puts it in force. A claim of limited jobs locks each limit
+// with each value of its key, so that two claims never count the same places at the same time.
 //
 // River has a queue's row in river_queue only while some node works the queue.
 package jobstore

@@ -10,19 +10,25 @@ import (
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
-// Time until the next due job: a lookup in the index forge_river_job_due for each priority.
+// Time until the next due job, or until the next end of a queue's pause: a lookup in the index
+// forge_river_job_due for each priority, and the few rows of river_queue.
 const nextDueSQL = `
-SELECT extract(epoch FROM min(j.scheduled_at) - clock_timestamp())::float8
-FROM generate_series(1, 4) AS p (priority),
-     LATERAL (SELECT scheduled_at FROM river_job
-              WHERE ` + isDue + ` AND priority = p.priority
-              ORDER BY scheduled_at LIMIT 1) AS j`
+SELECT (least(
+    (SELECT extract(epoch FROM min(j.scheduled_at))
+     FROM generate_series(1, 4) AS p (priority),
+          LATERAL (SELECT scheduled_at FROM river_job
+                   WHERE ` + isDue + ` AND priority = p.priority
+                   ORDER BY scheduled_at LIMIT 1) AS j),
+    (SELECT min(` + pauseEndSQL + `) FROM river_queue AS r WHERE r.paused_at IS NOT NULL),
+    (SELECT extract(epoch FROM min(until)) FROM forge_pauses)
+) - extract(epoch FROM clock_timestamp()))::float8`
 
 // River's statement, without reading the whole rows again. A job whose unique key another
 // job holds is discarded. The unique states of a retryable job may be in its metadata, because
 // retryable is not among them. A lookup in the index forge_river_job_due for each priority
 // finds the due jobs. By the time alone, the planner could expect that most jobs are due, and
-// read the whole table.
+// read the whole table. A job that another transaction has locked is left for later, so that it
+// delays no other.
 const releaseDueSQL = `
 WITH jobs_to_schedule AS (
     SELECT id, unique_key, unique_states IS NOT NULL OR metadata ? 'forge:unique_states' AS has_states, priority, scheduled_at
@@ -37,7 +43,7 @@ WITH jobs_to_schedule AS (
                         ORDER BY scheduled_at, id LIMIT $2::bigint) AS j
           ORDER BY p.priority, j.scheduled_at, j.id
           LIMIT $2::bigint))
-    FOR UPDATE
+    FOR UPDATE SKIP LOCKED
 ), jobs_with_rownum AS (
     SELECT *, CASE WHEN unique_key IS NOT NULL AND has_states
                    THEN row_number() OVER (PARTITION BY unique_key ORDER BY priority, scheduled_at, id)
@@ -68,8 +74,8 @@ RETURNING river_job.queue, river_job.scheduled_at, job_updates.conflict`
 // NoDueJob is longer than any wait.
 const NoDueJob = 24 * time.Hour
 
-// NextDue returns the time until the next scheduled or retryable job is due. It is
-// negative for an overdue job, and NoDueJob if there is none.
+// NextDue returns the time until the next scheduled or retryable job is due, or the next pause
+// of a queue ends. It is negative if that is overdue, and NoDueJob if there is none.
 func (s *Store) NextDue(ctx context.Context) (time.Duration, error) {
 	return scanDue(s.db.QueryRow(ctx, nextDueSQL))
 }

@@ -1,6 +1,7 @@
 package jobstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -52,7 +53,7 @@ func (c *Client) WriteResults(ctx context.Context, done Successes, others *Resul
 	}
 	sent := c.pool.SendBatch(ctx, batch)
 	onlyRead, err := w.read(sent, len(done.IDs), others != nil)
-	if err := errors.Join(err, sent.Close()); err != nil {
+	if err := cmp.Or(err, sent.Close()); err != nil {
 		return Written{}, err
 	}
 	if onlyRead {
@@ -85,8 +86,8 @@ func (w *Written) read(sent pgx.BatchResults, done int, others bool) (onlyRead b
 	return onlyRead, err
 }
 
-// IsLocked reports whether WriteResults has failed because another transaction has locked one
-// of the rows.
+// IsLocked reports whether WriteResults or ClaimOffers has failed because another transaction has
+// locked one of the rows.
 func IsLocked(err error) bool {
 	rejected, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && rejected.Code == lockNotAvailable
@@ -94,10 +95,22 @@ func IsLocked(err error) bool {
 
 // ClaimOffers claims offered jobs without a limit in one round trip and one transaction. It
 // calls claimed for each claimed row, with the index of its offer; the row is valid only during
-// the call. If ClaimOffers returns an error, it is unknown whether anything was claimed.
+// the call. If ClaimOffers returns an error, it is unknown whether anything was claimed, except
+// if IsLocked: then nothing was, and ClaimUnlocked claims the other jobs.
 func (c *Client) ClaimOffers(ctx context.Context, offers []Offer, claimed func(offer int, row *Row) error) error {
+	return c.claimOffers(ctx, claimSQL, offers, claimed)
+}
+
+// ClaimUnlocked is like ClaimOffers, but leaves the jobs whose rows another transaction has
+// locked. It takes longer.
+func (c *Client) ClaimUnlocked(ctx context.Context, offers []Offer, claimed func(offer int, row *Row) error) error {
+	return c.claimOffers(ctx, claimUnlockedSQL, offers, claimed)
+}
+
+func (c *Client) claimOffers(ctx context.Context, sql string, offers []Offer, claimed func(offer int, row *Row) error) error {
 	batch := &pgx.Batch{}
-	notes := 0
+	batch.Queue(shareLimitsSQL)
+	notes := 1
 	for _, offer := range offers {
 		for part := range slices.Chunk(offer.IDs, notedTogether) {
 			batch.Queue(noteOfferedSQL, pgx.StrictNamedArgs{"client": c.of.ClientID, "ids": ids(part)})
@@ -105,10 +118,10 @@ func (c *Client) ClaimOffers(ctx context.Context, offers []Offer, claimed func(o
 		}
 	}
 	for _, offer := range offers {
-		batch.Queue(claimSQL, c.claimArgs(offer))
+		batch.Queue(sql, c.claimArgs(offer))
 	}
 	sent := c.pool.SendBatch(ctx, batch)
-	return errors.Join(readClaims(sent, notes, len(offers), claimed), sent.Close())
+	return cmp.Or(readClaims(sent, notes, len(offers), claimed), sent.Close())
 }
 
 func readClaims(sent pgx.BatchResults, notes, offers int, claimed func(offer int, row *Row) error) error {

@@ -36,8 +36,8 @@ RETURNING ` + jobColumns + `, xmax <> 0, CASE WHEN $15::text <> '' THEN pg_notif
 
 // Inserter inserts single jobs for clients that use River's API.
 type Inserter struct {
-	plainSQL, uniqueSQL string
-	channel             string
+	plainSQL, uniqueSQL, deduplicatedSQL string
+	channel                              string
 }
 
 // NewInserter returns an Inserter for the tables in the schema.
@@ -46,7 +46,10 @@ func NewInserter(schema string) *Inserter {
 	return &Inserter{
 		plainSQL:  named.Replace(insertSQL + insertedSQL),
 		uniqueSQL: named.Replace(insertSQL + uniqueSQL + insertedSQL),
-		channel:   wire.Channel(schema, wire.RiverInsertChannel),
+
+		deduplicatedSQL: named.Replace(insertDeduplicatedSQL),
+
+		channel: wire.Channel(schema, wire.RiverInsertChannel),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/forge-scheduler/forge/internal/limitkey"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
@@ -108,13 +109,23 @@ func TestNoStatementReadsTheWholeTable(t *testing.T) {
 		"scan": {func(ctx context.Context) error {
 			return second(store.ScanAvailable(ctx, []Scan{{Queue: "default", Limit: 500}, {Queue: "idle", Limit: 500}}, 10*time.Second, func(*AvailableJob) {}))
 		}, 1500},
-		"running by client":    {func(ctx context.Context) error { return second(store.RunningByClient(ctx, map[int64]string{5: "c"})) }, 500},
-		"running by owner":     {func(ctx context.Context) error { return second(store.RunningByOwner(ctx, []string{millionClient})) }, 500},
-		"next due":             {func(ctx context.Context) error { return second(store.NextDue(ctx)) }, 10},
-		"release due":          {func(ctx context.Context) error { return second(store.ReleaseDue(ctx, now.Add(time.Hour), 100)) }, 1000},
-		"orphans":              {func(ctx context.Context) error { return second(store.LockOrphans(ctx, millionClient, 10)) }, 500},
-		"owners":               {func(ctx context.Context) error { return second(store.RunningOwners(ctx)) }, 500},
-		"places":               {func(ctx context.Context) error { return second(store.PlacesTaken(ctx, []string{"default"}, nil, ids)) }, 500},
+		"running by client": {func(ctx context.Context) error { return second(store.RunningByClient(ctx, map[int64]string{5: "c"})) }, 500},
+		"running by owner":  {func(ctx context.Context) error { return second(store.RunningByOwner(ctx, []string{millionClient})) }, 500},
+		"next due":          {func(ctx context.Context) error { return second(store.NextDue(ctx)) }, 10},
+		"release due":       {func(ctx context.Context) error { return second(store.ReleaseDue(ctx, now.Add(time.Hour), 100)) }, 1000},
+		"orphans":           {func(ctx context.Context) error { return second(store.LockOrphans(ctx, millionClient, 10)) }, 500},
+		"owners":            {func(ctx context.Context) error { return second(store.RunningOwners(ctx)) }, 500},
+		"places": {func(ctx context.Context) error {
+			return second(store.PlacesTaken(ctx, []Places{{Scope: ScopeQueue, Name: "default", Class: ClassKey}}))
+		}, 500},
+		"still available": {func(ctx context.Context) error { return second(store.StillAvailable(ctx, ids)) }, 50},
+		"keys of jobs":    {func(ctx context.Context) error { return second(store.JobKeys(ctx, ids)) }, 50},
+		"holders": {func(ctx context.Context) error {
+			return second(store.Holders(ctx, Places{Scope: ScopeQueue, Name: "default", Class: ClassKey}, 10))
+		}, 500},
+		"use of keys": {func(ctx context.Context) error {
+			return second(store.KeyUses(ctx, "default", limitkey.Key{Source: limitkey.Args, Path: []string{"tenant"}}, KeySearch{}, 10))
+		}, 2*CountLimit + 500},
 		"pending dead letters": {func(ctx context.Context) error { return second(store.PendingDead(ctx)) }, 10},
 		"new dead letters":     {func(ctx context.Context) error { return second(store.LockNewDead(ctx, 10)) }, 50},
 		"due second rounds":    {func(ctx context.Context) error { return second(store.LockDueRounds(ctx, now, 10)) }, 50},
@@ -227,7 +238,9 @@ func insertManyStates(t *testing.T, pool *pgxpool.Pool, n int) {
 	}
 	run(`INSERT INTO forge_leaders (role, term) VALUES ('scheduler', 1)`)
 	run(`INSERT INTO forge_nodes (node_id, incarnation) VALUES ('n', $1)`, millionIncarnation)
-	run(`INSERT INTO forge_limits (scope, name, most) VALUES ('queue', 'default', 200), ('job', 'k1', 100)`)
+	run(`INSERT INTO forge_limits (scope, name, most, key_source, key_path, per) VALUES ('queue', 'default', 150, NULL, NULL, NULL), ('job', 'k1', 100, NULL, NULL, NULL),
+		('queue_all', 'default', 200, NULL, NULL, NULL), ('queue_key', 'default', 150, 'args', '{tenant}', NULL),
+		('queue_rate', 'default', 1000, NULL, NULL, '1 hour')`)
 	run(`INSERT INTO river_queue (name, updated_at) VALUES ('default', now()), ('idle', now())`)
 	run(`
 		INSERT INTO river_job (args, kind, queue, state, priority, attempt, max_attempts, scheduled_at, finalized_at, attempted_at, attempted_by, metadata, errors)

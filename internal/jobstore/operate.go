@@ -164,7 +164,8 @@ func (s *Store) Act(ctx context.Context, order Order, ids []int64) ([]Change, er
 // ActOnAll carries out an order on the counted jobs, the oldest first, in many
 // transactions, and returns how many it changed.
 func (s *Store) ActOnAll(ctx context.Context, order Order, filter Filter, counted Matching) (int, error) {
-	changed, err := inBatches(order, func(after int64) ([]Change, error) {
+	order.matched = counted.Jobs
+	changed, err := inBatches(order, func(order Order, after int64) ([]Change, error) {
 		return s.actOnBatch(ctx, order, filter, after, counted)
 	})
 	if err != nil {
@@ -175,20 +176,24 @@ func (s *Store) ActOnAll(ctx context.Context, order Order, filter Filter, counte
 
 // inBatches calls act for one batch after another, each after the last id of the
 // previous one, and counts the changed jobs.
-func inBatches(order Order, act func(after int64) ([]Change, error)) (changed int, err error) {
+func inBatches(order Order, act func(order Order, after int64) ([]Change, error)) (changed int, err error) {
 	var after int64
+	order.part = 1
 	for seen := 0; ; {
-		batch, err := act(after)
+		batch, err := act(order, after)
 		if err != nil {
 			return changed, err
 		}
+		before := changed
 		for _, change := range batch {
 			if change.Refused == "" {
 				changed++
 			}
 			after = change.ID
 		}
-		seen += len(batch)
+		if seen += len(batch); changed > before {
+			order.part++
+		}
 		if order.Progress != nil {
 			order.Progress(seen)
 		}

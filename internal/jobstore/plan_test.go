@@ -1,6 +1,7 @@
 package jobstore_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -86,6 +87,41 @@ func count(t *testing.T, action jobstore.Action, filter jobstore.Filter) func(pg
 	return func(tx pgx.Tx) (int, error) {
 		matching, err := jobstore.New(tx).CountMatching(t.Context(), action, filter)
 		return int(matching.Jobs), err
+	}
+}
+
+// A pause of a queue that only old jobs name, or nothing, reads few jobs, even if there are so
+// many queues that the planner expects jobs of any queue soon.
+func TestPauseReadsFewJobs(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	exec(t, pool, `
+		INSERT INTO river_job (args, kind, queue, state, max_attempts, finalized_at)
+		SELECT '{}', 'k', 'q' || i / 200, 'completed', 1, now() FROM generate_series(1, $1::int) AS i`, manyJobs)
+	exec(t, pool, `VACUUM ANALYZE river_job`)
+	for queue, known := range map[string]bool{"nothing": false, "q99": true} {
+		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			before, err := read(t, tx)
+			if err != nil {
+				return err
+			}
+			_, paused, err := jobstore.New(tx).PauseQueue(t.Context(), queue, jobstore.QueuePauseOrder{By: "ada"})
+			if paused != known || errors.Is(err, jobstore.ErrNoQueue) == known {
+				t.Errorf("%s: paused %v, %v", queue, paused, err)
+			}
+			after, err := read(t, tx)
+			if err != nil || after-before > manyJobs/5 {
+				t.Errorf("%s: read %d jobs of %d, %v", queue, after-before, manyJobs, err)
+			}
+			var setting string
+			if err := tx.QueryRow(t.Context(), `SHOW enable_seqscan`).Scan(&setting); err != nil || setting != "on" {
+				t.Errorf("%s: afterwards, enable_seqscan is %s, %v", queue, setting, err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -66,6 +66,17 @@ WHERE ctid = ANY (ARRAY (
     ORDER BY keep_until
     LIMIT $2))`
 
+	// A row that an insert has locked is about to be used again.
+	pruneThrottlesSQL = `
+DELETE FROM forge_throttles
+WHERE key IN (
+    SELECT key
+    FROM forge_throttles
+    WHERE until < $1
+    ORDER BY until
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED)`
+
 	// EXISTS would drop the order, and then the planner could read the whole table.
 	pruneQueuesSQL = `
 DELETE FROM river_queue
@@ -110,6 +121,12 @@ SELECT (SELECT job_id FROM ids WHERE n = $2), (SELECT count(*) FROM stray) + (SE
 // their output.
 func (s *Store) PruneJobs(ctx context.Context, state string, before time.Time, limit int) (int64, error) {
 	return s.prune(ctx, "jobs", fmt.Sprintf(pruneJobsSQL, stateSQL(state)), before, limit)
+}
+
+// PruneThrottles deletes at most limit records of accepted jobs whose period ended before
+// an instant.
+func (s *Store) PruneThrottles(ctx context.Context, before time.Time, limit int) (int64, error) {
+	return s.prune(ctx, "throttles", pruneThrottlesSQL, before, limit)
 }
 
 // PruneLogs deletes at most limit chunks that were written before an instant and have no

@@ -61,7 +61,7 @@ WITH running AS MATERIALIZED (
     SELECT j.id, j.scheduled_at
     FROM generate_series(1, 4) AS p (priority), LATERAL (
         SELECT id, scheduled_at FROM river_job
-        WHERE state = 'available' AND ` + isOpen + ` AND queue = $1 AND priority = p.priority
+        WHERE ` + isAvailable + ` AND queue = $1 AND priority = p.priority
         ORDER BY scheduled_at LIMIT 1) AS j
     ORDER BY j.scheduled_at LIMIT 1
 ), worked AS MATERIALIZED (
@@ -69,7 +69,7 @@ WITH running AS MATERIALIZED (
     FROM forge_nodes
     WHERE queues ? $1 AND forge_node_state(state, last_heartbeat_at, dead_after) = 'active'
 )
-SELECT r.paused_at, least(coalesce(open.jobs, 0), @limit), coalesce(open.jobs, 0) > @limit, running.jobs,
+SELECT r.paused_at, ` + pauseSQL + `, least(coalesce(open.jobs, 0), @limit), coalesce(open.jobs, 0) > @limit, running.jobs,
        least(s.jobs, @limit), s.jobs > @limit, least(t.jobs, @limit), t.jobs > @limit,
        d.dead, d.more, coalesce(l.most, 0), w.nodes, coalesce(w.workers, 0),
        coalesce(o.id, 0), o.scheduled_at, greatest(extract(epoch FROM now() - o.scheduled_at), 0)::float8, now(), coalesce(k.kinds, '{}'),
@@ -89,15 +89,16 @@ JOIN waiting AS t ON t.state = 'retryable'
 LEFT JOIN open ON true
 LEFT JOIN oldest AS o ON true
 LEFT JOIN river_queue AS r ON r.name = $1
-LEFT JOIN forge_limits AS l ON l.scope = 'queue' AND l.name = $1`)
+LEFT JOIN forge_limits AS l ON l.scope IN ('queue', 'queue_all') AND l.name = $1 AND ` + limitInForce)
 
 // Queue returns a queue. It reads a bounded number of jobs. If nothing names the queue, Known
 // is false.
 func (s *Store) Queue(ctx context.Context, name string) (QueueDetail, error) {
 	q := QueueDetail{Queue: Queue{Name: name}}
-	var paused, oldest *time.Time
+	var pause pauseRow
+	var oldest *time.Time
 	var wait *float64
-	err := s.db.QueryRow(ctx, queueSQL, pgx.QueryExecModeExec, name).Scan(&paused, &q.Available, &q.MoreAvailable, &q.Running,
+	err := s.db.QueryRow(ctx, queueSQL, pgx.QueryExecModeExec, name).Scan(&pause.at, &pause.facts, &q.Available, &q.MoreAvailable, &q.Running,
 		&q.Scheduled, &q.MoreScheduled, &q.Retryable, &q.MoreRetryable, &q.Dead, &q.MoreDead, &q.GlobalLimit, &q.Nodes, &q.Workers,
 		&q.OldestID, &oldest, &wait, &q.Now, &q.Kinds, &q.Known)
 	if err != nil {
@@ -106,6 +107,6 @@ func (s *Store) Queue(ctx context.Context, name string) (QueueDetail, error) {
 	if wait != nil {
 		q.WaitSeconds = *wait
 	}
-	q.PausedAt, q.OldestAt = postgres.TimeOrZero(paused), postgres.TimeOrZero(oldest)
+	q.QueuePause, q.OldestAt = pause.read(), postgres.TimeOrZero(oldest)
 	return q, nil
 }

@@ -8,9 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/postgres"
-	"github.com/forge-scheduler/forge/internal/wire"
 )
 
 // ErrNoQueue means that no node works the queue and no job is in it.
@@ -20,12 +18,12 @@ var ErrNoQueue = errors.New("no such queue")
 // CountLimit.
 type Queue struct {
 	Name string `json:"name"`
-	// PausedAt is zero while the queue is not paused.
-	PausedAt  time.Time `json:"paused_at,omitzero"`
-	Available int64     `json:"available"`
-	Running   int64     `json:"running"`
-	Scheduled int64     `json:"scheduled"`
-	Retryable int64     `json:"retryable"`
+	QueuePause
+
+	Available int64 `json:"available"`
+	Running   int64 `json:"running"`
+	Scheduled int64 `json:"scheduled"`
+	Retryable int64 `json:"retryable"`
 	// MoreAvailable, MoreScheduled and MoreRetryable are whether these counts stopped.
 	MoreAvailable bool `json:"more_available,omitempty"`
 	MoreScheduled bool `json:"more_scheduled,omitempty"`
@@ -53,7 +51,7 @@ func (q *Queue) Wait() time.Duration { return time.Duration(q.WaitSeconds * floa
 const oldestSQL = `
          generate_series(1, 4) AS p (priority),
          LATERAL (SELECT scheduled_at FROM river_job
-                  WHERE state = 'available' AND ` + isOpen + ` AND queue = q.name AND priority = p.priority
+                  WHERE ` + isAvailable + ` AND queue = q.name AND priority = p.priority
                   ORDER BY scheduled_at LIMIT 1) AS j`
 
 var queuesSQL = openCountsSQL + `, jobs AS (
@@ -76,7 +74,7 @@ var queuesSQL = openCountsSQL + `, jobs AS (
     SELECT name FROM river_queue UNION SELECT queue FROM jobs UNION SELECT name FROM worked
     UNION SELECT name FROM forge_limits WHERE scope = 'queue'
 )
-SELECT names.name, r.paused_at, coalesce(j.available, 0)::bigint, coalesce(j.running, 0)::bigint,
+SELECT names.name, r.paused_at, ` + pauseSQL + `, coalesce(j.available, 0)::bigint, coalesce(j.running, 0)::bigint,
        coalesce(j.scheduled, 0)::bigint, coalesce(j.retryable, 0)::bigint,
        coalesce(j.more_available, false), coalesce(j.more_scheduled, false), coalesce(j.more_retryable, false), coalesce(l.most, 0),
        coalesce(w.nodes, 0)::integer, coalesce(w.workers, 0)::integer,
@@ -86,7 +84,7 @@ LEFT JOIN river_queue AS r ON r.name = names.name
 LEFT JOIN worked AS w ON w.name = names.name
 LEFT JOIN jobs AS j ON j.queue = names.name
 LEFT JOIN oldest AS o ON o.name = names.name
-LEFT JOIN forge_limits AS l ON l.scope = 'queue' AND l.name = names.name
+LEFT JOIN forge_limits AS l ON l.scope IN ('queue', 'queue_all') AND l.name = names.name AND ` + limitInForce + `
 ORDER BY names.name`
 
 // The query reads only the ends of river_job_prioritized_fetching_index: one lookup
@@ -94,10 +92,10 @@ ORDER BY names.name`
 // even if there are many jobs.
 const waitingQueuesSQL = `
 WITH RECURSIVE queues (name) AS (
-    (SELECT queue FROM river_job WHERE state = 'available' AND ` + isOpen + ` ORDER BY queue LIMIT 1)
+    (SELECT queue FROM river_job WHERE ` + isAvailable + ` ORDER BY queue LIMIT 1)
     UNION ALL
     SELECT (SELECT queue FROM river_job
-            WHERE state = 'available' AND ` + isOpen + ` AND queue > q.name ORDER BY queue LIMIT 1)
+            WHERE ` + isAvailable + ` AND queue > q.name ORDER BY queue LIMIT 1)
     FROM queues AS q
     WHERE q.name IS NOT NULL
 ), oldest AS (
@@ -110,36 +108,11 @@ FROM oldest AS o
 FULL JOIN (SELECT name, paused_at FROM river_queue ORDER BY paused_at IS NULL, name LIMIT $1) AS r USING (name)
 ORDER BY name`
 
-const knownQueueSQL = `
-SELECT EXISTS (SELECT FROM river_queue WHERE name = $1)
-    OR EXISTS (SELECT FROM forge_nodes WHERE queues ? $1)
-    OR EXISTS (SELECT FROM forge_limits WHERE scope = 'queue' AND name = $1)
-    OR EXISTS (SELECT FROM river_job WHERE queue = $1)`
-
-const pausedQueueSQL = `SELECT paused_at FROM river_queue WHERE name = $1`
-
-// A queue that no node has worked yet has no row.
-const pauseQueueSQL = `
-INSERT INTO river_queue (name, paused_at, updated_at)
-VALUES ($1, clock_timestamp(), clock_timestamp())
-ON CONFLICT (name) DO UPDATE
-SET paused_at = excluded.paused_at, updated_at = excluded.updated_at
-WHERE river_queue.paused_at IS NULL`
-
 // ensureQueuesSQL does not change existing rows.
 const ensureQueuesSQL = `
 INSERT INTO river_queue (name, updated_at)
 SELECT unnest($1::text[]), clock_timestamp()
 ON CONFLICT (name) DO NOTHING`
-
-const resumeQueueSQL = `
-UPDATE river_queue
-SET paused_at = NULL, updated_at = clock_timestamp()
-WHERE name = $1 AND paused_at IS NOT NULL`
-
-// River's own notification: the leader and every node receive it.
-const notifyQueueSQL = `
-SELECT pg_notify(current_schema() || '.' || $1, json_build_object('action', $2::text, 'queue', $3::text)::text)`
 
 // Queues returns every queue that has a job, a node, a limit or a row in river_queue,
 // by name.
@@ -175,20 +148,14 @@ func (s *Store) WaitingQueues(ctx context.Context) ([]Queue, error) {
 
 func scanQueue(row pgx.CollectableRow) (Queue, error) {
 	var (
-		q              Queue
-		paused, oldest *time.Time
+		q      Queue
+		pause  pauseRow
+		oldest *time.Time
 	)
-	err := row.Scan(&q.Name, &paused, &q.Available, &q.Running, &q.Scheduled, &q.Retryable,
+	err := row.Scan(&q.Name, &pause.at, &pause.facts, &q.Available, &q.Running, &q.Scheduled, &q.Retryable,
 		&q.MoreAvailable, &q.MoreScheduled, &q.MoreRetryable, &q.GlobalLimit, &q.Nodes, &q.Workers, &oldest, &q.WaitSeconds, &q.Now)
-	q.PausedAt, q.OldestAt = postgres.TimeOrZero(paused), postgres.TimeOrZero(oldest)
+	q.QueuePause, q.OldestAt = pause.read(), postgres.TimeOrZero(oldest)
 	return q, err
-}
-
-// PauseQueue prevents jobs of the queue from starting until ResumeQueue; running jobs
-// continue. It returns when the queue was paused and whether the call changed
-// anything, and ErrNoQueue for an unknown queue.
-func (s *Store) PauseQueue(ctx context.Context, queue, by string) (since time.Time, changed bool, err error) {
-	return s.setQueuePaused(ctx, queue, by, "pause", pauseQueueSQL, eventstore.QueuePaused)
 }
 
 // EnsureQueues inserts the missing rows of the queues that a node works. River inserts them
@@ -199,58 +166,4 @@ func (s *Store) EnsureQueues(ctx context.Context, names []string) error {
 		return fmt.Errorf("insert the rows of queues: %w", err)
 	}
 	return nil
-}
-
-// ResumeQueue lets the jobs of a paused queue start again. It returns the same values as
-// PauseQueue; since is zero.
-func (s *Store) ResumeQueue(ctx context.Context, queue, by string) (since time.Time, changed bool, err error) {
-	return s.setQueuePaused(ctx, queue, by, "resume", resumeQueueSQL, eventstore.QueueResumed)
-}
-
-// setQueuePaused pauses or resumes one queue, in a transaction that notifies the leader and
-// the nodes.
-func (s *Store) setQueuePaused(ctx context.Context, queue, by, action, sql, event string) (since time.Time, changed bool, err error) {
-	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		var known bool
-		if err := tx.QueryRow(ctx, knownQueueSQL, queue).Scan(&known); err != nil {
-			return err
-		}
-		if !known {
-			return ErrNoQueue
-		}
-		tag, err := tx.Exec(ctx, sql, queue)
-		if err != nil {
-			return err
-		}
-		if changed = tag.RowsAffected() > 0; changed {
-			err = New(tx).announcePause(ctx, queue, by, action, event)
-		} else {
-			err = postgres.Confirm(ctx, tx)
-		}
-		if err != nil {
-			return err
-		}
-		since, err = New(tx).pausedSince(ctx, queue)
-		return err
-	})
-	if err != nil {
-		return time.Time{}, false, fmt.Errorf("%s queue %s: %w", action, queue, err)
-	}
-	return since, changed, nil
-}
-
-func (s *Store) announcePause(ctx context.Context, queue, by, action, event string) error {
-	if _, err := s.db.Exec(ctx, notifyQueueSQL, wire.RiverControlChannel, action, queue); err != nil {
-		return fmt.Errorf("notify the nodes: %w", err)
-	}
-	return eventstore.New(s.db).Append(ctx, eventstore.Event{Type: event}, map[string]any{"queue": queue, "by": by})
-}
-
-func (s *Store) pausedSince(ctx context.Context, name string) (time.Time, error) {
-	var paused *time.Time
-	err := s.db.QueryRow(ctx, pausedQueueSQL, name).Scan(&paused)
-	if errors.Is(err, pgx.ErrNoRows) { // resumed before any node worked it
-		return time.Time{}, nil
-	}
-	return postgres.TimeOrZero(paused), err
 }

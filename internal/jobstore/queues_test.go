@@ -44,12 +44,14 @@ func TestSetLimitsReplacesAllLimits(t *testing.T) {
 	if diff := cmp.Diff([]jobstore.Usage{{Limit: want[1], Running: 1, Available: 2}, {Limit: want[0], Running: 1}}, usages); diff != "" || err != nil {
 		t.Errorf("usages (-want +got), %v:\n%s", err, diff)
 	}
-	places, err := jobstore.New(pool).PlacesTaken(t.Context(), []string{"a"}, []string{"r"}, []int64{2, 4, 7})
+	places, err := jobstore.New(pool).PlacesTaken(t.Context(), []jobstore.Places{
+		{Scope: "queue", Name: "a", Class: "all"}, {Scope: "job", Name: "r", Class: "all"},
+	})
 	held := map[string]int{}
 	for _, p := range places {
-		held[p.Queue+"/"+p.Kind] = p.Jobs
+		held[p.Scope+"/"+p.Name] = p.Jobs
 	}
-	if diff := cmp.Diff(map[string]int{"a/k": 2, "b/r": 1}, held); diff != "" || err != nil {
+	if diff := cmp.Diff(map[string]int{"queue/a": 1, "job/r": 1}, held); diff != "" || err != nil {
 		t.Errorf("places (-want +got), %v:\n%s", err, diff)
 	}
 	set(t, pool)
@@ -102,21 +104,22 @@ func TestPauseAndResume(t *testing.T) {
 	if _, err := control.Exec(t.Context(), `LISTEN "public.river_control"`); err != nil {
 		t.Fatal(err)
 	}
-	since, changed, err := jobstore.New(pool).PauseQueue(t.Context(), "new", "test")
-	if err != nil || !changed || since.IsZero() {
+	by := jobstore.QueuePauseOrder{By: "test"}
+	since, changed, err := jobstore.New(pool).PauseQueue(t.Context(), "new", by)
+	if err != nil || !changed || since.PausedAt.IsZero() {
 		t.Fatalf("pause: %v, %v, %v", since, changed, err)
 	}
-	again, changed, err := jobstore.New(pool).PauseQueue(t.Context(), "new", "test")
-	if err != nil || changed || !again.Equal(since) {
+	again, changed, err := jobstore.New(pool).PauseQueue(t.Context(), "new", by)
+	if err != nil || changed || again != since {
 		t.Errorf("pause again: %v, %v, %v; want %v", again, changed, err, since)
 	}
-	if since, changed, err = jobstore.New(pool).ResumeQueue(t.Context(), "new", "test"); err != nil || !changed || !since.IsZero() {
+	if since, changed, err = jobstore.New(pool).ResumeQueue(t.Context(), "new", by); err != nil || !changed || since != (jobstore.QueuePause{}) {
 		t.Errorf("resume: %v, %v, %v", since, changed, err)
 	}
-	if _, changed, err = jobstore.New(pool).ResumeQueue(t.Context(), "new", "test"); err != nil || changed {
+	if _, changed, err = jobstore.New(pool).ResumeQueue(t.Context(), "new", by); err != nil || changed {
 		t.Errorf("resume again: %v, %v", changed, err)
 	}
-	if _, _, err = jobstore.New(pool).PauseQueue(t.Context(), "nobody", ""); !errors.Is(err, jobstore.ErrNoQueue) {
+	if _, _, err = jobstore.New(pool).PauseQueue(t.Context(), "nobody", by); !errors.Is(err, jobstore.ErrNoQueue) {
 		t.Errorf("an unknown queue: %v", err)
 	}
 	for _, action := range []string{"pause", "resume"} { // the event log has no further entries
@@ -168,7 +171,7 @@ func TestWaitingReadsOnlyOldestJobs(t *testing.T) {
 	want := map[string]jobstore.Queue{}
 	for _, q := range all {
 		if q.Name != "later" { // nothing waits in it
-			want[q.Name] = jobstore.Queue{Name: q.Name, PausedAt: q.PausedAt, OldestAt: q.OldestAt}
+			want[q.Name] = jobstore.Queue{Name: q.Name, QueuePause: q.QueuePause, OldestAt: q.OldestAt}
 		}
 	}
 	tx, err := pool.Begin(t.Context())
@@ -186,7 +189,7 @@ func TestWaitingReadsOnlyOldestJobs(t *testing.T) {
 		if q.OldestAt.IsZero() != (q.WaitSeconds == 0) {
 			t.Errorf("the wait of %+v", q)
 		}
-		got[q.Name] = jobstore.Queue{Name: q.Name, PausedAt: q.PausedAt, OldestAt: q.OldestAt}
+		got[q.Name] = jobstore.Queue{Name: q.Name, QueuePause: q.QueuePause, OldestAt: q.OldestAt}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("oldest jobs (-by List +by Waiting):\n%s", diff)

@@ -27,8 +27,8 @@ const (
 	// single jobs, and through those that find the pages with a kind or a queue.
 	fewExact, fewLossy = 100_000, 2_000
 	// searchWindow is how many jobs one statement reads if the indexes find too many. A search
-	// begins no further statement after searchTime: Next continues it, even if nothing was
-	// found.
+	// begins no further statement after searchTime, or after Filter.Within: Next continues it,
+	// even if nothing was found.
 	searchWindow = 20_000
 	searchTime   = 60 * time.Millisecond
 )
@@ -39,9 +39,11 @@ const windowSQL = `
 SELECT coalesce(min(id), 0), count(*)
 FROM (SELECT id FROM river_job WHERE $1::bigint = 0 OR id < $1 ORDER BY id DESC LIMIT $2) AS examined`
 
-// Jobs end after they are added, and ids are given in the order of time. So if a job was added
-// after an instant, all jobs with higher ids end after it. The halves of the ids that remain end
-// at such a job, or after all jobs. Clocks of nodes may differ by clockTolerance.
+// Ids are given in the order of time, and created_at is not later than its id: it is when the
+// transaction began. So if a job was added after an instant, all jobs with higher ids were given
+// theirs after it, and end after it. The halves of the ids that remain end at such a job, or
+// after all jobs. This is wrong for jobs whose creator sets created_at or id, and for ends by the
+// clock of a node that is behind the database's by more than clockTolerance.
 const laterSQL = `
 WITH RECURSIVE halves (low, high) AS (
     SELECT (SELECT min(id) FROM river_job), (SELECT max(id) + 1 FROM river_job)
@@ -149,7 +151,7 @@ func (s *Store) searchInParts(ctx context.Context, f Filter, limit int) (found F
 		if found.endAt(f, limit); found.Next != 0 || examined < searchWindow {
 			return found, nil
 		}
-		if time.Since(began) > searchTime {
+		if time.Since(began) > cmp.Or(f.Within, searchTime) {
 			found.Next = lowest
 			return found, nil
 		}

@@ -241,7 +241,8 @@ func TestSearchInParts(t *testing.T) {
 }
 
 // A search for jobs that ended until an instant begins at those that were added before it, in
-// whatever order they ended, and finds jobs that a long transaction added.
+// whatever order they ended, and finds jobs that a long transaction added, or that ended by a
+// clock that is almost a minute behind.
 func TestSearchUntil(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
@@ -249,6 +250,9 @@ func TestSearchUntil(t *testing.T) {
 		INSERT INTO river_job (id, args, kind, state, max_attempts, created_at, finalized_at)
 		SELECT 3 * i, '{}', 'k', 'completed', 1, at - CASE WHEN i % 100 = 0 THEN interval '1 h' ELSE '0' END, at + i % 7 * interval '1 h'
 		FROM generate_series(1, 60000) AS i, LATERAL (SELECT now() - i * interval '-1 s' - interval '60000 s' AS at) AS a`)
+	exec(t, pool, `
+		INSERT INTO river_job (id, args, kind, state, max_attempts, created_at, finalized_at)
+		VALUES (3 * 24050 + 1, '{}', 'k', 'completed', 1, now() - interval '35950 s', now() - interval '36005 s')`)
 	exec(t, pool, `VACUUM ANALYZE river_job`)
 	store := jobstore.New(pool)
 	now := time.Now()

@@ -42,6 +42,9 @@ type Filter struct {
 	// bytes of them; 0: it does not.
 	Args    Args
 	MaxArgs int
+	// Within is after how long a search of a list that no index finds begins no further
+	// statement; 0: after searchTime.
+	Within time.Duration
 }
 
 // Args is what List reads of the arguments of jobs.
@@ -238,6 +241,8 @@ func scanJob(row pgx.CollectableRow) (Job, error) {
 	job.AttemptedAt, job.FinalizedAt = postgres.TimeOrZero(attemptedAt), postgres.TimeOrZero(finalized)
 	job.Attempts = attempts(metadata, failures)
 	job.Snoozes, job.SecondRound = snoozes(metadata), secondRound(metadata)
+	job.Duplicates = duplicates(metadata)
+	job.Progress, job.Result = reported(metadata)
 	return job, nil
 }
 
@@ -248,6 +253,22 @@ func snoozes(metadata []byte) int {
 	}
 	_ = json.Unmarshal(metadata, &count) // untrusted metadata; zero if it is invalid
 	return count.Snoozes
+}
+
+// reported returns what the work has reported. The key of the result is that of River's
+// RecordOutput.
+func reported(metadata []byte) (progress *Progress, result json.RawMessage) {
+	var found struct {
+		Result json.RawMessage `json:"output"`
+	}
+	_ = json.Unmarshal(metadata, &found) // untrusted metadata; nil if it is invalid
+	var sent struct {
+		Progress *Progress `json:"forge:progress"`
+	}
+	if json.Unmarshal(metadata, &sent) != nil {
+		return nil, found.Result
+	}
+	return sent.Progress, found.Result
 }
 
 // parseTick returns the zero time for invalid text: any program that may insert

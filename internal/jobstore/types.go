@@ -3,7 +3,10 @@ package jobstore
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 	"time"
+
+	"github.com/forge-scheduler/forge/internal/config"
 )
 
 // Metadata keys under which forge stores its data in river_job.metadata.
@@ -13,6 +16,8 @@ const (
 	KeyTerm       = "forge:term"
 	KeyCapability = "forge:capability"
 	KeyTags       = "forge:tags"
+	KeyWeight     = "forge:weight"   // the units of the job in rates, a number
+	KeyProgress   = "forge:progress" // a Progress
 	// KeyAttempt is followed by the attempt's number; the value is an Attempt.
 	KeyAttempt = "forge:attempt:"
 )
@@ -60,6 +65,30 @@ func (a Attempt) Plain() bool {
 	return a.Outcome == OutcomeCompleted && a.ExitCode == nil && a.StatusCode == nil && a.OutputBytes == 0 && a.DroppedBytes == 0
 }
 
+// Progress is what the work of an attempt last reported of its progress.
+type Progress struct {
+	Attempt int `json:"attempt"`
+	// Percent is from 0 to 100; nil if only a message was reported.
+	Percent *float64  `json:"percent,omitempty"`
+	Message string    `json:"message,omitempty"`
+	At      time.Time `json:"at"` // by the clock of its node
+}
+
+// Text returns the progress on one line.
+func (p *Progress) Text() string {
+	switch {
+	case p == nil:
+		return ""
+	case p.Percent == nil:
+		return p.Message
+	}
+	percent := strconv.FormatFloat(*p.Percent, 'f', -1, 64) + "%"
+	if p.Message == "" {
+		return percent
+	}
+	return percent + ": " + p.Message
+}
+
 // Job is a row of river_job.
 type Job struct {
 	ID          int64           `json:"id"`
@@ -84,7 +113,12 @@ type Job struct {
 	// job was snoozed. SecondRound is nil for a job without one.
 	Snoozes     int          `json:"snoozes,omitempty"`
 	SecondRound *SecondRound `json:"second_round,omitempty"`
-	Attempts    []Attempt    `json:"attempts,omitempty"`
+	// Duplicates is nil for a job without a rule for them.
+	Duplicates *JobDuplicates `json:"duplicates,omitempty"`
+	// Progress and Result are what the work reported last.
+	Progress *Progress       `json:"progress,omitempty"`
+	Result   json.RawMessage `json:"result,omitempty"`
+	Attempts []Attempt       `json:"attempts,omitempty"`
 }
 
 // withPlain adds the attempt that completed the job if it was not recorded. It
@@ -171,6 +205,13 @@ type NewJob struct {
 	// UniqueBy prevents that the job is added while another job of the kind is
 	// equal in these respects; Unique takes precedence.
 	UniqueBy UniqueBy
+	// Duplicates is what becomes of the job if it is a duplicate. Zero: it is not
+	// added.
+	Duplicates config.Duplicates
+	// Given are the names of what the caller has set, see Rule.
+	Given []string
+	// Weight is how many units of a rate the job needs; 0: those of its kind.
+	Weight int
 	// Metadata holds forge's keys, such as KeyCron.
 	Metadata map[string]any
 }
@@ -179,6 +220,8 @@ type NewJob struct {
 // duplicates are allowed.
 type UniqueBy struct {
 	Args, Queue bool
+	// ArgNames are the arguments that count, with Args; none: all.
+	ArgNames []string
 	// Period is the length of the periods, each of which has at most one job.
 	Period time.Duration
 	// States are the states of jobs that count; empty: all but cancelled and
@@ -191,7 +234,16 @@ type Enqueued struct {
 	ID   int64  `json:"id"`
 	Kind string `json:"kind"`
 	// Existing is whether nothing was added: ID is the existing duplicate's.
-	Existing bool   `json:"existing,omitempty"`
-	State    string `json:"state"`
-	Queue    string `json:"queue"`
+	Existing bool           `json:"existing,omitempty"`
+	Verdict  EnqueueVerdict `json:"verdict"`
+	// State is empty for a throttled job whose accepted duplicate is past its retention.
+	State string `json:"state"`
+	Queue string `json:"queue"`
+	// ScheduledAt is when the job is due.
+	ScheduledAt time.Time `json:"scheduled_at"`
+	// Merged is the number of duplicates whose arguments the job has had since it was
+	// added.
+	Merged int64 `json:"merged,omitempty"`
+	// AcceptsAt is the time from which a throttled job is accepted again.
+	AcceptsAt *time.Time `json:"accepts_at,omitempty"`
 }

@@ -2,6 +2,7 @@ package queues_test
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/limitkey"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/internal/queues"
@@ -37,10 +39,10 @@ func TestReport(t *testing.T) {
 	exec(t, pool, `INSERT INTO river_job (id, kind, queue, args, state, attempted_by, attempted_at) VALUES
 		(1, 'by hand', 'mail', '{}', 'running', '{b-00000000000000bb}', now()), (2, 'k', 'default', '{}', 'running', '{b-00000000000000bb}', now())`)
 	exec(t, pool, `INSERT INTO forge_claims (client_id, ids) VALUES ('b-00000000000000bb', '{1, 2}')`)
-	if _, _, err := jobstore.New(pool).PauseQueue(t.Context(), "mail", "ada"); err != nil {
+	if _, _, err := jobstore.New(pool).PauseQueue(t.Context(), "mail", jobstore.QueuePauseOrder{By: "ada"}); err != nil {
 		t.Fatal(err)
 	}
-	r, err := queues.New(pool).Queue(t.Context(), "mail")
+	r, err := queues.New(pool).Queue(t.Context(), "mail", jobstore.KeySearch{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,11 +61,78 @@ func TestReport(t *testing.T) {
 	if len(r.RunningJobs) != 1 || r.RunningJobs[0].ID != 1 || r.RunningJobs[0].NodeID != "b" || r.Running != 1 {
 		t.Errorf("running jobs: %+v", r.RunningJobs)
 	}
-	if _, _, err := jobstore.New(pool).ResumeQueue(t.Context(), "mail", "eve"); err != nil {
+	if _, _, err := jobstore.New(pool).ResumeQueue(t.Context(), "mail", jobstore.QueuePauseOrder{By: "eve"}); err != nil {
 		t.Fatal(err)
 	}
-	if r, err = queues.New(pool).Queue(t.Context(), "mail"); err != nil || r.PausedBy != "" || !r.PausedAt.IsZero() || len(r.Pauses) != 2 || r.Pauses[0].By != "eve" {
+	if r, err = queues.New(pool).Queue(t.Context(), "mail", jobstore.KeySearch{}); err != nil || r.PausedBy != "" || !r.PausedAt.IsZero() || len(r.Pauses) != 2 || r.Pauses[0].By != "eve" {
 		t.Errorf("resumed: %+v, %v", r.Pauses, err)
+	}
+}
+
+// A queue with a key lists its values, and says whether the jobs take turns yet.
+func TestQueueWithKey(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	exec(t, pool, `INSERT INTO forge_config (hash, applied_by, body) VALUES ('h', 'test', '{"queues": {
+		"mail": {"fair_by": "args.tenant", "limit_per_key": {"key": "cron", "limit": 2}}, "limited": {"limit_per_key": {"key": "cron", "limit": 2}}, "newer": {"fair_by": "unknown"}}}')`)
+	exec(t, pool, `INSERT INTO river_job (kind, queue, args) SELECT 'k', 'mail', jsonb_build_object('tenant', i % 60) FROM generate_series(1, 90) AS i`)
+	exec(t, pool, `INSERT INTO river_job (kind, queue, args, metadata) VALUES ('k', 'limited', '{}', '{"forge:cron": "nightly"}')`)
+	read := func(queue string) queues.Report {
+		t.Helper()
+		report, err := queues.New(pool).Queue(t.Context(), queue, jobstore.KeySearch{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return report
+	}
+	r := read("mail")
+	if r.Key != "args.tenant" || len(r.Keys) != 50 || !r.MoreKeys || r.Keys[0].Key != "1" || r.Keys[0].Waiting != 2 || r.FairReady {
+		t.Errorf("by %s, ready %v, more %v, %+v", r.Key, r.FairReady, r.MoreKeys, r.Keys)
+	}
+	fair := jobstore.FairQueue{Queue: "mail", Key: limitkey.Key{Source: limitkey.Args, Path: []string{"tenant"}}}
+	if err := jobstore.New(pool).CreateFairIndex(t.Context(), fair); err != nil {
+		t.Fatal(err)
+	}
+	if r = read("mail"); !r.FairReady {
+		t.Error("not ready with its index")
+	}
+	if r = read("limited"); r.Key != "cron" || len(r.Keys) != 1 || r.Keys[0].Key != "nightly" {
+		t.Errorf("by %s: %+v", r.Key, r.Keys)
+	}
+	if r = read("newer"); r.Key != "" || len(r.Keys) != 0 {
+		t.Errorf("a key that this version does not know: by %s: %+v", r.Key, r.Keys)
+	}
+}
+
+// A queue with a rate has what it leaves: for each value of its key, or for all jobs together.
+func TestQueueWithRate(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	exec(t, pool, `INSERT INTO forge_config (hash, applied_by, body) VALUES ('h', 'test', '{"queues": {
+		"keyed": {"rate_limit": {"limit": 9, "per": "1h", "burst": 3, "key": "args.tenant"}}, "all": {"rate_limit": {"limit": 9, "per": "1h"}}, "other": {"fair_by": "args.region"}}}')`)
+	exec(t, pool, `INSERT INTO forge_limits (scope, name, most, key_source, key_path, per, burst) VALUES
+		('queue_rate', 'keyed', 9, 'args', '{tenant}', '1 hour', 3), ('queue_rate', 'all', 9, NULL, NULL, '1 hour', NULL), ('queue_rate', 'other', 9, 'args', '{tenant}', '1 hour', NULL)`)
+	exec(t, pool, `INSERT INTO river_job (kind, queue, args) SELECT 'k', queue, jsonb_build_object('tenant', tenant)
+		FROM unnest('{keyed,all,other}'::text[]) AS queue, unnest('{a,b}'::text[]) AS tenant`)
+	exec(t, pool, `INSERT INTO forge_rate_windows (scope, name, key, starts, units, burst_starts, burst_units, idle_at) VALUES
+		('queue_rate', 'keyed', 'a', ARRAY[now()], '{2}', ARRAY[now()], '{2}', 'infinity'), ('queue_rate', 'all', '', ARRAY[now() - interval '2 hours', now()], '{5,2}', '{}', '{}', 'infinity')`)
+	lefts := map[string]string{}
+	for _, queue := range []string{"keyed", "all", "other"} {
+		report, err := queues.New(pool).Queue(t.Context(), queue, jobstore.KeySearch{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if report.RateLeft != nil {
+			lefts[queue] = fmt.Sprint(*report.RateLeft)
+		}
+		for _, k := range report.Keys {
+			if k.RateLeft != nil {
+				lefts[queue] += fmt.Sprintf("%s=%d ", k.Key, *k.RateLeft)
+			}
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"keyed": "a=1 b=3 ", "all": "7"}, lefts); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -79,15 +148,15 @@ func TestQueueThatNoNodeWorks(t *testing.T) {
 	}
 	reader := queues.New(pool)
 	for _, name := range []string{"configured", "kind", "cron", odd} {
-		if r, err := reader.Queue(t.Context(), name); err != nil || r.Name != name || r.Worked() || len(r.ServedBy) != 0 {
+		if r, err := reader.Queue(t.Context(), name, jobstore.KeySearch{}); err != nil || r.Name != name || r.Worked() || len(r.ServedBy) != 0 {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 	}
-	if r, err := reader.Queue(t.Context(), odd); err != nil || r.Available != 1 || r.Wait() < time.Minute {
+	if r, err := reader.Queue(t.Context(), odd, jobstore.KeySearch{}); err != nil || r.Available != 1 || r.Wait() < time.Minute {
 		t.Errorf("%+v, %v", r, err)
 	}
 	for _, name := range []string{"removed", "unknown", ""} {
-		if _, err := reader.Queue(t.Context(), name); !errors.Is(err, jobstore.ErrNoQueue) {
+		if _, err := reader.Queue(t.Context(), name, jobstore.KeySearch{}); !errors.Is(err, jobstore.ErrNoQueue) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -99,15 +168,16 @@ func TestRecent(t *testing.T) {
 	pool := pgtest.Pool(t)
 	exec(t, pool, `INSERT INTO river_queue (name, updated_at) VALUES ('mail', now())`)
 	reader := queues.New(pool)
-	if r, err := reader.Queue(t.Context(), "mail"); err != nil || r.Recent != nil {
+	if r, err := reader.Queue(t.Context(), "mail", jobstore.KeySearch{}); err != nil || r.Recent != nil {
 		t.Errorf("before the first minute: %+v, %v", r.Recent, err)
 	}
-	exec(t, pool, `INSERT INTO forge_metrics_rollups (step, metric, labels, at, covered, value, last) VALUES (60, 'forge_nodes', '{}', date_trunc('minute', now()) - interval '1 minute', 60, 1, 1)`)
+	exec(t, pool, `INSERT INTO forge_metrics_rollups (step, metric, labels, at, covered, value, last) 
+		SELECT 60, 'forge_nodes', '{}', date_trunc('minute', now()) - make_interval(mins => m), 60, 1, 1 FROM generate_series(1, 15) AS m`)
 	exec(t, pool, `
 		INSERT INTO forge_metrics_shares (step, dimension, at, key, attempts, failures, wait)
 		SELECT 60, d, date_trunc('minute', now()) - make_interval(mins => m), key, 15, 3, array_fill(2, ARRAY[`+strconv.Itoa(metrics.BucketCount)+`])
 		FROM (VALUES ('queue', 1, 'mail'), ('queue', 14, 'mail'), ('queue', 17, 'mail'), ('queue', 1, 'other'), ('kind', 1, 'mail')) AS s (d, m, key)`)
-	r, err := reader.Queue(t.Context(), "mail")
+	r, err := reader.Queue(t.Context(), "mail", jobstore.KeySearch{})
 	if err != nil || r.Recent == nil {
 		t.Fatalf("%+v, %v", r.Recent, err)
 	}
@@ -116,7 +186,7 @@ func TestRecent(t *testing.T) {
 		t.Errorf("%+v, want %v started", got, started)
 	}
 	exec(t, pool, `UPDATE forge_metrics_rollups SET at = at - interval '1 hour'`)
-	if r, err := reader.Queue(t.Context(), "mail"); err != nil || r.Recent != nil {
+	if r, err := reader.Queue(t.Context(), "mail", jobstore.KeySearch{}); err != nil || r.Recent != nil {
 		t.Errorf("without an aggregator for an hour: %+v, %v", r.Recent, err)
 	}
 }

@@ -39,8 +39,8 @@ func jobOf(id int64, kind, queue string) job {
 func TestLimitPlacesAreCountedAsTaken(t *testing.T) {
 	t.Parallel()
 	l := limitedLoop(jobstore.Limit{Scope: "queue", Name: "q", Most: 3}, jobstore.Limit{Scope: "job", Name: "rare", Most: 2})
-	l.limits.used[group{"queue", "q"}] = 1
-	l.limits.used[group{"job", "rare"}] = 1
+	l.limits.running[group{limitID: limitID{"queue", "q", "all"}}] = 1
+	l.limits.running[group{limitID: limitID{"job", "rare", "all"}}] = 1
 	ids, s := l.placed(jobOf(1, "rare", "q"), jobOf(2, "rare", "q"), jobOf(3, "k", "q"), jobOf(4, "k", "q"), jobOf(5, "k", "q"))
 	if diff := cmp.Diff([]int64{1, 3}, ids); diff != "" {
 		t.Errorf("placed (-want +got):\n%s", diff)
@@ -54,6 +54,70 @@ func TestLimitPlacesAreCountedAsTaken(t *testing.T) {
 	free, limited := l.limits.split(jobsByQueue{"q": {1, 3}, "r": {8}})
 	if diff := cmp.Diff([]jobsByQueue{{"r": {8}}, {"q": {1, 3}}}, []jobsByQueue{free, limited}); diff != "" {
 		t.Errorf("split (-want +got):\n%s", diff)
+	}
+}
+
+// A key without a place leaves the places of other keys to the jobs behind it.
+func TestFullKeyHoldsBackOnlyItsJobs(t *testing.T) {
+	t.Parallel()
+	l := limitedLoop(jobstore.Limit{Scope: "queue", Name: "q", Most: 2, Key: "args.tenant"}, jobstore.Limit{Scope: "job", Name: "k", Most: 1, Key: "args.tenant"})
+	of := func(id int64, tenant string) job {
+		j := jobOf(id, "k", "q")
+		j.keys = &jobKeys{values: [maxLimits]string{2: tenant, 3: tenant}, units: 1}
+		return j
+	}
+	l.limits.running[group{limitID{"queue", "q", "key"}, "full"}] = 2
+	ids, s := l.placed(of(1, "full"), of(2, "full"), of(3, "one"), of(4, "one"), of(5, ""), of(6, "full"))
+	if diff := cmp.Diff([]int64{3, 5}, ids); diff != "" {
+		t.Errorf("placed (-want +got):\n%s", diff)
+	}
+	if s.unplaced != 4 || s.stopped || s.held || !s.limited || s.last.id != 6 {
+		t.Errorf("the scan is %+v", s)
+	}
+}
+
+// A rate allows as many units as are left of its window. A job that needs more than are left
+// holds back those behind it, until a time that is known. One that needs more than there ever are
+// holds back none.
+func TestRateHoldsBackJobs(t *testing.T) {
+	t.Parallel()
+	l := limitedLoop(jobstore.Limit{Scope: "queue", Name: "q", Most: 10, Per: time.Minute, Key: "args.tenant"}, jobstore.Limit{Scope: "weight", Name: "k", Most: 3})
+	of := func(id int64, tenant string, units int) job {
+		j := jobOf(id, "k", "q")
+		j.keys = &jobKeys{values: [maxLimits]string{4: tenant}, units: units}
+		return j
+	}
+	now := time.Now()
+	l.lastStep = now
+	for tenant, started := range map[string]int64{"a": 6, "b": 10, "c": 0, "d": 0} {
+		l.limits.windows[group{limitID{"queue", "q", "rate"}, tenant}] = rateWindow{
+			jobstore.RateWindow{Starts: []time.Time{now.Add(-50 * time.Second)}, Units: []int64{started}, Now: now}, now,
+		}
+	}
+	ids, s := l.placed(of(1, "a", 3), of(2, "a", 2), of(3, "a", 1), of(4, "b", 1), of(5, "c", 11), of(6, "c", 10), of(7, "d", 1))
+	if diff := cmp.Diff([]int64{1, 6, 7}, ids); diff != "" {
+		t.Errorf("placed (-want +got):\n%s", diff)
+	}
+	if s.unplaced != 4 || s.stopped || s.held || !s.limited || l.limits.blocking {
+		t.Errorf("the scan is %+v", s)
+	}
+	if wait := l.limits.freeAt.Sub(now); wait <= 0 || wait > nodesInterval {
+		t.Errorf("the rate is checked again in %s", wait)
+	}
+}
+
+// A full rate of a whole queue holds the queue until it has units again.
+func TestFullRateHoldsQueue(t *testing.T) {
+	t.Parallel()
+	l := limitedLoop(jobstore.Limit{Scope: "queue", Name: "q", Most: 2, Per: time.Second})
+	now := time.Now()
+	l.lastStep = now
+	l.limits.windows[group{limitID{"queue", "q", "rate"}, ""}] = rateWindow{
+		jobstore.RateWindow{Starts: []time.Time{now.Add(-700 * time.Millisecond), now}, Units: []int64{1, 1}, Now: now}, now,
+	}
+	ids, s := l.placed(jobOf(1, "k", "q"), jobOf(2, "k", "q"))
+	if len(ids) != 0 || !s.held || s.heldFor < 290*time.Millisecond || s.heldFor > 310*time.Millisecond {
+		t.Errorf("placed %v, held %v for %s, want about 300 ms", ids, s.held, s.heldFor)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/internal/tracing"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -46,7 +47,7 @@ const (
 	reconnectDelay = 250 * time.Millisecond
 )
 
-// Options are the dependencies of an Assigner. All are required except Strategy.
+// Options are the dependencies of an Assigner. All are required except Strategy and Tracer.
 type Options struct {
 	Pool    *pgxpool.Pool
 	Metrics *metrics.Metrics
@@ -57,6 +58,8 @@ type Options struct {
 	Strategy string
 	// Notifier sends and receives notifications.
 	Notifier *postgres.Notifier
+	// Tracer creates a span for each round of offers; nil means none.
+	Tracer *tracing.Tracer
 }
 
 // Assigner offers available jobs to nodes while this node leads the scheduler.
@@ -89,6 +92,7 @@ func (a *Assigner) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	defer end()
 	defer a.options.Metrics.AssignmentWaiting.Set(0)
 	defer a.options.Metrics.AssignmentUnworked.Reset()
+	defer a.options.Metrics.LimitWait.Reset()
 	nodes := newNodeTable(fence.Term, a.options.Strategy)
 	for failing := false; ; {
 		worked, err := a.listenAndLead(ctx, fence, nodes, logger)
@@ -124,7 +128,7 @@ func (a *Assigner) newLoop(fence leaderstore.Fence, nodes *nodeTable, logger *sl
 	return &loop{
 		turn: make(chan struct{}, 1),
 		pool: a.options.Pool, notifier: a.options.Notifier, delay: a.options.Notifier.Delay(), fence: fence, schema: a.options.Schema,
-		metrics: a.options.Metrics, logger: logger, offerTimeout: a.offerTimeout, cheapBelow: a.cheapBelow,
+		metrics: a.options.Metrics, tracer: a.options.Tracer, logger: logger, offerTimeout: a.offerTimeout, cheapBelow: a.cheapBelow,
 		nodes: nodes, limits: newLimits(), queueScans: map[string]*queueScan{}, pendingOffers: map[int64]pendingOffer{},
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
@@ -17,6 +18,7 @@ type definitions struct {
 	hash      string
 	appliedAt time.Time
 	digests   map[string]string // by kind
+	fair      map[string]jobstore.FairQueue
 }
 
 // kindsOf returns the kinds that the node defines as the configuration in force does.
@@ -34,12 +36,15 @@ func (d definitions) kindsOf(n nodestore.Node) map[string]bool {
 // refresh returns the definitions in force. It reads the configuration's body only if the
 // hash has changed.
 func (d definitions) refresh(ctx context.Context, db postgres.DB) (definitions, error) {
-	inForce, err := cronstore.New(db).ConfigInForceUnless(ctx, d.hash)
+	inForce, err := cronstore.New(db).SettingsUnless(ctx, d.hash)
 	if err != nil {
 		return d, err
 	}
 	if inForce.Hash != d.hash {
 		if d.digests, err = config.Definitions(inForce.Body); err != nil {
+			return d, err
+		}
+		if d.fair, err = fairQueues(inForce.Body); err != nil {
 			return d, err
 		}
 	}

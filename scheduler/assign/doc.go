@@ -29,23 +29,29 @@
 // counts the running jobs of each kind, at most ten times a second (running.go).
 //
 // A cluster limit (limits.go) applies to a group of jobs: the jobs of one queue or of one
-// kind. The leader counts the used places from the running jobs in the database and from
-// its own pending offers, and offers no more jobs than there are places. Its count may be
-// out of date. So the offer of such a job is marked as limited, and the node's claim
-// counts again with the rows of the limits locked (jobs/internal/riveradapter). That
-// claim makes a limit strict. Jobs without a limit skip all of this.
+// kind, or those of them with one value of a key, such as an argument. The leader counts the
+// used places from the running jobs in the database and from its own pending offers, and
+// offers no more jobs than there are places. Its count may be out of date. So the offer of
+// such a job is marked as limited, and the node's claim counts again with the limits locked
+// (ClaimLimited in internal/jobstore). That claim makes a limit strict. Jobs without a limit
+// skip all of this.
 //
-// Possible extensions fit as follows:
+// The leader reads the keys of the jobs of a page only if their queue or kind has a limit by
+// key. A job whose key has no place counts as one that no node can take: the cursor moves past
+// it, and jobs of other keys behind it are offered. While there are such jobs at the top of a
+// queue, the top is read more often, because they are the next ones that get a place.
 //
-//   - A limit per key is one more group for a job, named by the queue and the key's value:
-//     limits.groupsOf returns it, the sweep reads the value, and the claim locks a row for it.
-//   - A rate is a group whose places return with time, not when a job ends. Its row stores
-//     the remaining places and a timestamp, limits.full reads it, and the claim takes a place
-//     under the same lock.
-//   - Fairness between tenants is one queueScan per queue and tenant. Each has its own cursor,
-//     and they are merged in turns, not by position alone, so the backlog of one tenant cannot
-//     fill the window. The sweep then needs a partial index with the tenant before the
-//     priority.
+// A rate (limits_read.go, and RateWindow in internal/jobstore) is a limit whose places return
+// with time. What has started is in a row for each rate and value of its key, which the claim
+// reads and changes under its lock, in the transaction of the start. The leader reads the rows of
+// a page's jobs and knows when the next job may start; the loop wakes up then. A job that needs
+// several units of a rate holds back those behind it until it can start.
+//
+// A fair queue (fair.go) is not read by position but in turns: jobstore.ScanFair reads the next
+// jobs of each key, by an index with the key before the priority, and the leader remembers which
+// key it served last. So the cost of a page does not depend on the backlogs of the keys. The loop
+// builds the index of each fair queue beside its steps, and drops those that no queue needs.
+// Until the index is ready, the queue is read by position.
 //
 // Nothing here is authoritative. A job stays available until a node claims it, and the
 // claim checks the term. If an offer is lost, rejected or outdated, the job is offered

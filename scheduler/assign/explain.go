@@ -37,10 +37,11 @@ type facts struct {
 	job          jobstore.Job
 	requirements job
 	pausedAt     time.Time
+	pause        *jobstore.JobPause
 	now          time.Time
 	leader       string
 	inForce      definitions
-	limits       *limits
+	full         fullLimit
 	nodes        []nodestore.Node
 	// slowStarts contains the nodes that take no jobs because they start commands slowly.
 	slowStarts map[string]nodestore.Starts
@@ -62,30 +63,18 @@ func (e *Explainer) Placement(ctx context.Context, id int64) (explain.Placement,
 func (f facts) explain(strategy string) explain.Placement {
 	p := explain.Placement{
 		JobID: f.job.ID, Kind: f.job.Kind, Queue: f.job.Queue, State: f.job.State,
-		Capability: f.requirements.capability, Tags: f.requirements.tags, QueuePausedAt: f.pausedAt, Leader: f.leader, Strategy: strategy,
+		Capability: f.requirements.capability, Tags: f.requirements.tags, QueuePausedAt: f.pausedAt, Pause: f.pause, Leader: f.leader, Strategy: strategy,
 		Candidates: []explain.Candidate{}, Attempts: f.job.Runs(),
 	}
 	if p.Attempts == nil {
 		p.Attempts = []jobstore.Attempt{}
 	}
 	if !jobstore.Finished(f.job.State) && f.job.State != "running" {
-		p.Candidates, p.Limit = f.candidates(strategy), f.limit()
+		p.Candidates, p.Limit, p.LimitHolders = f.candidates(strategy), f.full.say(), f.full.holders
+		p.LimitUntil = f.full.freeAt
 	}
 	p.Sentence = p.Say(f.job, f.now)
 	return p
-}
-
-// limit returns the cluster limit that holds the job back, or an empty string.
-func (f facts) limit() string {
-	g, full := f.limits.full(f.limits.groupsOf(f.requirements))
-	if !full {
-		return ""
-	}
-	what := "queue " + g.name
-	if g.scope == jobstore.ScopeJob {
-		what = "kind " + g.name
-	}
-	return fmt.Sprintf("%s is at its global_limit of %d running jobs in the cluster", what, f.limits.maxJobs[g])
 }
 
 func (f facts) candidates(strategy string) []explain.Candidate {
@@ -198,7 +187,7 @@ func gather(ctx context.Context, db postgres.DB, id int64, policy nodestore.Poli
 	if f.job, err = jobstore.New(db).Get(ctx, id); err != nil {
 		return f, err
 	}
-	f.requirements = job{kind: f.job.Kind, queue: f.job.Queue}
+	f.requirements = job{position: position{id: id}, kind: f.job.Kind, queue: f.job.Queue}
 	if err := f.readRequirements(ctx, db); err != nil {
 		return f, fmt.Errorf("read its requirements: %w", err)
 	}
@@ -208,7 +197,7 @@ func gather(ctx context.Context, db postgres.DB, id int64, policy nodestore.Poli
 	if f.running, err = readRunning(ctx, db, nil); err != nil {
 		return f, err
 	}
-	if err := f.readLimits(ctx, db); err != nil {
+	if f.full, err = readFullLimit(ctx, db, f.requirements, f.now); err != nil {
 		return f, err
 	}
 	if err := f.readNodes(ctx, db, policy); err != nil {
@@ -227,20 +216,11 @@ func (f *facts) readRequirements(ctx context.Context, db postgres.DB) error {
 	r, pausedAt, now, err := jobstore.New(db).Requirements(ctx, f.job.ID)
 	f.pausedAt, f.now, f.requirements.capability = pausedAt, now, r.Capability
 	f.requirements.tags, f.requirements.unreadable = parseTags(r.Tags)
-	return err
-}
-
-func (f *facts) readLimits(ctx context.Context, db postgres.DB) error {
-	inForce, err := jobstore.New(db).Limits(ctx)
 	if err != nil {
 		return err
 	}
-	f.limits = newLimits()
-	f.limits.set(inForce)
-	if len(f.limits.groupsOf(f.requirements)) == 0 {
-		return nil
-	}
-	return f.limits.count(ctx, db, f.now, 0)
+	f.pause, err = jobstore.New(db).JobPause(ctx, f.job.ID)
+	return err
 }
 
 // readNodes reads the nodes. It marks dead nodes that are not fenced yet, for example

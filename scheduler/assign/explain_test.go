@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,6 @@ func waitingFacts(change ...func(*facts)) facts {
 		requirements: job{kind: "k", queue: "q"},
 		now:          noon,
 		leader:       "a",
-		limits:       newLimits(),
 		running: map[string][]jobCount{
 			nodestore.ClientID("b", "inc-b"): {{"q", "k", 2}}, nodestore.ClientID("c", "inc-c"): {{"q", "l", 3}, {"other", "k", 1}},
 		},
@@ -79,9 +79,8 @@ func TestExplainWaiting(t *testing.T) {
 		{"no leader", waitingFacts(func(f *facts) { f.leader = "" }), "a", "nobody leads the scheduler, so it is offered to no node; it would go to a, the least loaded of 3 nodes that can take it: 0 of 10 slots in use."},
 		{"paused", waitingFacts(func(f *facts) { f.pausedAt = noon }), "a", "queue q is paused since 2026-11-20T12:00:00Z; forge queue resume q lets it go on."},
 		{"limit", waitingFacts(func(f *facts) {
-			f.limits.set([]jobstore.Limit{{Scope: jobstore.ScopeJob, Name: "k", Most: 2}})
-			f.limits.used[group{jobstore.ScopeJob, "k"}] = 2
-		}), "a", "kind k is at its global_limit of 2 running jobs in the cluster."},
+			f.full = fullLimit{Limit: jobstore.Limit{Scope: jobstore.ScopeJob, Name: "k", Most: 2}, used: 2, holders: []int64{3, 4}}
+		}), "a", "kind k is at its global_limit of 2 running jobs in the cluster: jobs 3 and 4 run."},
 		{"capability", waitingFacts(gpu), "", "no node has capability gpu; nodes have general."},
 		{"capability of one", waitingFacts(gpu, on("c", hasGPU)), "c", "it goes to c, the only node that can take it."},
 		{"capability of one that drains", waitingFacts(gpu, on("c", hasGPU), on("c", state(nodestore.Draining))), "", "none of 3 nodes can take it: a lacks capability gpu; b lacks capability gpu; c is draining."},
@@ -328,7 +327,32 @@ func TestExplainReadsDatabase(t *testing.T) {
 	exec(`INSERT INTO forge_limits (scope, name, most) VALUES ('queue', 'q', 2)`)
 	says("it goes to b, the only node")
 	exec(`UPDATE forge_limits SET most = 1`)
-	says("queue q is at its global_limit of 1 running jobs in the cluster.")
+	if p := says("queue q is at its global_limit of 1 running jobs in the cluster: job 2 runs."); !slices.Equal(p.LimitHolders, []int64{2}) {
+		t.Errorf("held by %v", p.LimitHolders)
+	}
+	exec(`UPDATE forge_limits SET scope = 'queue_key', key_source = 'args', key_path = '{tenant}'`)
+	says("queue q is at its limit_per_key of 1 running jobs without args.tenant in the cluster: job 2 runs.")
+	exec(`UPDATE river_job SET args = '{"tenant": "acme"}' WHERE id = 2`)
+	says("it goes to b, the only node")
+	exec(`UPDATE river_job SET args = '{"tenant": "acme"}'`)
+	exec(`INSERT INTO river_job (args, kind, queue, state) SELECT '{"tenant": "acme"}', 'k', 'other', 'running' FROM generate_series(1, 12)`)
+	says(`queue q is at its limit_per_key of 1 running jobs with args.tenant = "acme" in the cluster: job 2 runs.`)
+	exec(`UPDATE forge_limits SET scope = 'job_key', name = 'k'`)
+	says(`kind k is at its limit_per_key of 1 running jobs with args.tenant = "acme" in the cluster: jobs 2, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 3 more run.`)
+	exec(`UPDATE forge_limits SET scope = 'job_rate', most = 5, per = '1 minute', burst = 4`)
+	says("it goes to b, the only node")
+	exec(`INSERT INTO forge_rate_windows (scope, name, key, starts, units, burst_starts, burst_units, idle_at)
+		SELECT 'job_rate', 'k', 'acme', ARRAY[now() - interval '50 s', now()], '{2,3}', ARRAY[now()], '{3}', now() + interval '1 minute'`)
+	p = says(`kind k is at its rate_limit of 5 in 1m0s and 4 at once with args.tenant = "acme"; the next start is possible at `)
+	if wait := time.Until(p.LimitUntil); wait < 5*time.Second || wait > 10*time.Second || len(p.LimitHolders) != 0 {
+		t.Errorf("the next start is possible in %s", wait)
+	}
+	exec(`UPDATE river_job SET metadata = metadata || '{"forge:weight": 2}' WHERE id = 1`)
+	says("the next start of 2 units is possible at ")
+	exec(`INSERT INTO forge_limits (scope, name, most) VALUES ('weight', 'k', 9)`)
+	exec(`UPDATE river_job SET metadata = metadata - 'forge:weight' WHERE id = 1`)
+	says(`it needs 9 units, which kind k never has within its rate_limit of 5 in 1m0s and 4 at once with args.tenant = "acme"; change its weight or the limit.`)
+	exec(`DELETE FROM forge_limits`)
 	exec(`INSERT INTO river_queue (name, paused_at, updated_at) VALUES ('q', now(), now())`)
 	says("queue q is paused since")
 	exec(`DELETE FROM river_queue`)

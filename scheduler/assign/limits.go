@@ -1,66 +1,151 @@
 package assign
 
 import (
-	"context"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
-	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 const (
-	// recountInterval is the maximum age of the count of used places. Between two counts,
-	// the leader adds the jobs that it places.
+	// recountInterval is the maximum age of the counts of used places. Between two counts of a
+	// group, the leader adds the jobs that it places.
 	recountInterval = 10 * time.Millisecond
 	// limitChaseTime is how long after a notification a limit that holds jobs back is
 	// checked every recountInterval. A node reports a free slot before the row of the
 	// ended job has changed.
 	limitChaseTime = 300 * time.Millisecond
+	// offeredWait is when a rate is checked again that would allow a job if those that are
+	// offered were not claimed.
+	offeredWait = 100 * time.Millisecond
+	// maxHeavy bounds the groups for which the leader remembers until when a job that needs
+	// several units waits.
+	maxHeavy = 10_000
 )
 
-// group is a set of jobs that share a limit: the jobs of one queue or of one kind.
-type group struct{ scope, name string }
+// limitID identifies a limit: of the jobs of one queue or of one kind, of one class.
+type limitID struct{ scope, name, class string }
+
+// group is a set of jobs that share the places of a limit. In a limit by key, they have the
+// same value of the key.
+type group struct {
+	limitID
+
+	key string
+}
+
+// maxLimits is how many limits may apply to one job.
+const maxLimits = 6
+
+// jobKeys is what a job's limits by key and its rates need to know of it: the values of the
+// keys, in the order of limitsOf, and the units of the job.
+type jobKeys struct {
+	values [maxLimits]string
+	units  int
+}
 
 // limits tracks the cluster limits for the leader. It only avoids offers that could not
 // be claimed: the claim enforces a limit.
 type limits struct {
-	maxJobs map[group]int
-	// used is the number of used places in each group, by running and by offered jobs.
-	used      map[group]int
+	inForce map[limitID]jobstore.Limit
+	// keyed reports that a limit has a key or is a rate.
+	keyed bool
+	// running is the number of running jobs of the groups that were asked for since the last
+	// reset, at countedAt, and windows what has started of such rates.
+	running   map[group]int
 	countedAt time.Time
-	// offered contains the limited jobs with pending offers in this term.
-	offered map[int64]time.Time
-	// blocking reports whether a limit has held a job back since the last step.
+	windows   map[group]rateWindow
+	// heavy is until when the jobs of a group wait for the units of the first of them.
+	heavy map[group]time.Time
+	// offered contains the limited jobs with pending offers in this term, and pending their
+	// units in each group. Those that were claimed since the last reset count twice.
+	offered map[int64]offeredJob
+	pending map[group]int
+	// waits are the waits for the limits.
+	waits limitWaits
+	// blocking reports whether a limit of running jobs has held a job back since the last step.
+	// freeAt is when a rate next has the units for a job that it has held back, or zero.
 	blocking bool
+	freeAt   time.Time
 }
 
-func newLimits() *limits { return &limits{offered: map[int64]time.Time{}, used: map[group]int{}} }
+// offeredJob is a limited job that was offered at a time.
+type offeredJob struct {
+	at     time.Time
+	units  int
+	groups []group
+}
+
+// rateWindow is what has started of a rate as the database had it at the leader's time readAt.
+type rateWindow struct {
+	jobstore.RateWindow
+
+	readAt time.Time
+}
+
+// refusal is a group that holds a job back, and for a rate for how long; ever is false if it
+// always does.
+type refusal struct {
+	group
+
+	wait time.Duration
+	ever bool
+}
+
+func newLimits() *limits {
+	return &limits{
+		offered: map[int64]offeredJob{}, pending: map[group]int{}, running: map[group]int{}, windows: map[group]rateWindow{},
+		heavy: map[group]time.Time{},
+	}
+}
 
 // set replaces the limits.
 func (l *limits) set(inForce []jobstore.Limit) {
-	l.maxJobs, l.countedAt = make(map[group]int, len(inForce)), time.Time{}
+	l.inForce, l.keyed, l.countedAt = make(map[limitID]jobstore.Limit, len(inForce)), false, time.Time{}
+	clear(l.heavy)
 	for _, limit := range inForce {
-		l.maxJobs[group{limit.Scope, limit.Name}] = limit.Most
+		if limit.Scope == jobstore.ScopeWeight {
+			continue
+		}
+		class := limit.Class()
+		l.inForce[limitID{limit.Scope, limit.Name, class}] = limit
+		l.keyed = l.keyed || class != jobstore.ClassAll
+	}
+}
+
+// limitsOf returns the limits that may apply to a job.
+func limitsOf(j job) [maxLimits]limitID {
+	return [maxLimits]limitID{
+		{jobstore.ScopeQueue, j.queue, jobstore.ClassAll},
+		{jobstore.ScopeJob, j.kind, jobstore.ClassAll},
+		{jobstore.ScopeQueue, j.queue, jobstore.ClassKey},
+		{jobstore.ScopeJob, j.kind, jobstore.ClassKey},
+		{jobstore.ScopeQueue, j.queue, jobstore.ClassRate},
+		{jobstore.ScopeJob, j.kind, jobstore.ClassRate},
 	}
 }
 
 // groupsOf returns the groups of a job that have a limit. Most jobs have none.
 func (l *limits) groupsOf(j job) []group {
-	if len(l.maxJobs) == 0 {
+	if len(l.inForce) == 0 {
 		return nil
 	}
 	var groups []group
-	for _, g := range [...]group{{jobstore.ScopeQueue, j.queue}, {jobstore.ScopeJob, j.kind}} {
-		if l.maxJobs[g] > 0 {
-			groups = append(groups, g)
+	for i, id := range limitsOf(j) {
+		if _, ok := l.inForce[id]; !ok {
+			continue
 		}
+		g := group{limitID: id}
+		if j.keys != nil {
+			g.key = j.keys.values[i]
+		}
+		groups = append(groups, g)
 	}
 	return groups
 }
 
 // anyLimited reports whether a limit applies to any of the jobs.
 func (l *limits) anyLimited(jobs []job) bool {
-	if len(l.maxJobs) == 0 {
+	if len(l.inForce) == 0 {
 		return false
 	}
 	for _, j := range jobs {
@@ -71,30 +156,144 @@ func (l *limits) anyLimited(jobs []job) bool {
 	return false
 }
 
-// full returns the first group without a free place. ok is false if all groups have one.
-func (l *limits) full(groups []group) (g group, ok bool) {
-	for _, g := range groups {
-		if l.used[g] >= l.maxJobs[g] {
-			l.blocking = true
-			return g, true
+// hasKeys reports whether the job has a limit by key or a rate.
+func (l *limits) hasKeys(j job) bool {
+	if !l.keyed {
+		return false
+	}
+	for _, id := range limitsOf(j) {
+		if id.class != jobstore.ClassAll {
+			if _, ok := l.inForce[id]; ok {
+				return true
+			}
 		}
 	}
-	return group{}, false
+	return false
 }
 
-// reserve takes a place in each group.
-func (l *limits) reserve(groups []group, id int64, now time.Time) {
+// full returns the first group without a place for the job at a time. ok is false if all groups
+// have one.
+func (l *limits) full(j job, groups []group, now time.Time) (r refusal, ok bool) {
 	for _, g := range groups {
-		l.used[g]++
+		if g.class == jobstore.ClassRate {
+			if r, ok := l.rateFull(g, j.units(), now); ok {
+				return r, true
+			}
+		} else if l.used(g) >= l.inForce[g.limitID].Most {
+			l.blocking = true
+			return refusal{g, recountInterval, true}, true
+		}
 	}
-	if len(groups) > 0 {
-		l.offered[id] = now
+	return refusal{}, false
+}
+
+// rateFull reports whether a rate has no units for a job now, and for how long. Jobs behind one
+// that needs more units than are left wait for it, so that it gets them.
+func (l *limits) rateFull(g group, units int, now time.Time) (r refusal, full bool) {
+	window, known := l.windows[g]
+	if !known {
+		return refusal{g, recountInterval, true}, true
 	}
+	there := window.Now.Add(now.Sub(window.readAt)) // by the database's clock
+	wait, ever := window.Wait(l.inForce[g.limitID], l.pending[g], units, there)
+	if !ever {
+		return refusal{group: g}, true
+	}
+	if l.pending[g] > 0 {
+		wait = min(wait, offeredWait)
+	}
+	wait = min(max(wait, l.heavy[g].Sub(now)), nodesInterval)
+	if wait <= 0 {
+		return refusal{}, false
+	}
+	if units > 1 && l.heavy[g].Before(now) {
+		if len(l.heavy) >= maxHeavy {
+			clear(l.heavy)
+		}
+		l.heavy[g] = now.Add(wait)
+	}
+	wait = max(wait, recountInterval)
+	l.freeAt = earliest(l.freeAt, now.Add(wait))
+	return refusal{g, wait, true}, true
+}
+
+// holdsQueue reports whether a full group contains all jobs of a queue.
+func (l *limits) holdsQueue(g group) bool {
+	return g.scope == jobstore.ScopeQueue && l.inForce[g.limitID].Key == ""
+}
+
+// later returns freeAt if it has not come, else zero: a step may leave out the queue of the job
+// that waits for it.
+func (l *limits) later(now time.Time) time.Time {
+	if l.freeAt.After(now) {
+		return l.freeAt
+	}
+	return time.Time{}
+}
+
+// used is the number of places of a group that running and offered jobs use. In a rate, it is
+// the number of units of offered jobs.
+func (l *limits) used(g group) int { return l.running[g] + l.pending[g] }
+
+// reserve takes a place in each group.
+func (l *limits) reserve(j job, groups []group, now time.Time) {
+	if len(groups) == 0 {
+		return
+	}
+	l.release(j.id) // it may have been offered before
+	l.offered[j.id] = offeredJob{now, j.units(), groups}
+	for _, g := range groups {
+		l.pending[g] += l.offered[j.id].in(g)
+	}
+}
+
+// release gives the places of an offered job back.
+func (l *limits) release(id int64) {
+	job, ok := l.offered[id]
+	if !ok {
+		return
+	}
+	delete(l.offered, id)
+	for _, g := range job.groups {
+		if l.pending[g] -= job.in(g); l.pending[g] <= 0 {
+			delete(l.pending, g)
+		}
+	}
+}
+
+// in is how much of a group's limit the job needs.
+func (o offeredJob) in(g group) int {
+	if g.class == jobstore.ClassRate {
+		return o.units
+	}
+	return 1
+}
+
+// keepOffered releases the offered jobs that are not available any more, and those whose offer
+// is older than claimTimeout, because they may be offered again.
+func (l *limits) keepOffered(available []int64, now time.Time, claimTimeout time.Duration) {
+	still := make(map[int64]bool, len(available))
+	for _, id := range available {
+		still[id] = true
+	}
+	for id, o := range l.offered {
+		if !still[id] || now.Sub(o.at) >= claimTimeout {
+			l.release(id)
+		}
+	}
+}
+
+// units returns how many units of a rate a job needs.
+func (j job) units() int {
+	if j.keys == nil {
+		return 1
+	}
+	return j.keys.units
 }
 
 // split separates jobs without a limit from limited jobs.
 func (l *limits) split(jobs jobsByQueue) (free, limited jobsByQueue) {
-	if len(l.maxJobs) == 0 {
+	if len(l.inForce) == 0 {
 		return jobs, nil
 	}
 	free, limited = jobsByQueue{}, jobsByQueue{}
@@ -108,40 +307,4 @@ func (l *limits) split(jobs jobsByQueue) (free, limited jobsByQueue) {
 		}
 	}
 	return free, limited
-}
-
-// count reads the used places, unless the last count is recent. An offer older than
-// claimTimeout uses no place, because its job may be offered again.
-func (l *limits) count(ctx context.Context, db postgres.DB, now time.Time, claimTimeout time.Duration) error {
-	if now.Sub(l.countedAt) < recountInterval {
-		return nil
-	}
-	offered := make([]int64, 0, len(l.offered))
-	for id, at := range l.offered {
-		if now.Sub(at) >= claimTimeout {
-			delete(l.offered, id)
-			continue
-		}
-		offered = append(offered, id)
-	}
-	places, err := jobstore.New(db).PlacesTaken(ctx, l.names(jobstore.ScopeQueue), l.names(jobstore.ScopeJob), offered)
-	if err != nil {
-		return err
-	}
-	l.countedAt, l.used = now, map[group]int{}
-	for _, p := range places {
-		l.used[group{jobstore.ScopeQueue, p.Queue}] += p.Jobs
-		l.used[group{jobstore.ScopeJob, p.Kind}] += p.Jobs
-	}
-	return nil
-}
-
-func (l *limits) names(scope string) []string {
-	names := []string{}
-	for g := range l.maxJobs {
-		if g.scope == scope {
-			names = append(names, g.name)
-		}
-	}
-	return names
 }

@@ -37,7 +37,10 @@ func (l *loop) receive(ctx context.Context, until time.Time) (*pgconn.Notificati
 	watchdog.Extend(ctx, time.Until(until))
 	waiting, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	l.below.wakes(cancel) // its result triggers a step
+	l.below.wakes(cancel) // its result triggers a step, as does the end of a change of an index
+	if l.index.hasEnded() {
+		cancel()
+	}
 	l.release()
 	note, err := l.subscription.WaitForNotification(waiting)
 	watchdog.Pause(ctx) // a Reservation lasts as long as its commit
@@ -110,7 +113,7 @@ func (l *loop) wantsCredit() bool {
 		return true
 	}
 	for queue, queueScan := range l.queueScans {
-		if queueScan.backlog || queueScan.waiting+queueScan.counting > 0 || queueScan.heldUntil.After(queueScan.topReadAt) || l.nodes.room(queue) <= 0 {
+		if queueScan.hasBacklog() || queueScan.waiting+queueScan.counting > 0 || queueScan.heldUntil.After(queueScan.topReadAt) || l.nodes.room(queue) <= 0 {
 			return true
 		}
 	}

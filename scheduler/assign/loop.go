@@ -3,6 +3,7 @@ package assign
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -11,6 +12,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/internal/tracing"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -43,13 +45,18 @@ type loop struct {
 	fence        leaderstore.Fence
 	schema       string
 	metrics      *metrics.Metrics
+	tracer       *tracing.Tracer
 	logger       *slog.Logger
 	delay        time.Duration // how long a notification may wait to be polled
 	// offerTimeout equals the constant, except in tests.
 	offerTimeout time.Duration
 
-	nodes          *nodeTable
-	limits         *limits
+	nodes  *nodeTable
+	limits *limits
+	// pausing are the queues of which a part of the jobs is paused, and paused such jobs of the
+	// pages that this step has read.
+	pausing        []string
+	paused         map[int64]bool
 	queueScans     map[string]*queueScan
 	pendingOffers  map[int64]pendingOffer
 	pendingByQueue map[string]int // pending offers by queue, as of the last prune
@@ -68,6 +75,7 @@ type loop struct {
 	sweepTook        time.Duration // duration of the last sweep
 	jobs             []job         // of the last sweep, to reuse the memory
 	below            belowCheck
+	index            indexBuild
 	// cheapBelow equals the constant, except in tests.
 	cheapBelow time.Duration
 }
@@ -83,15 +91,17 @@ func (l *loop) run(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	checking, endCheck := context.WithCancel(ctx)
+	background, endBackground := context.WithCancel(ctx)
+	defer l.index.wait()
 	defer l.below.wait()
-	defer endCheck()
+	defer endBackground()
 	l.lastNews = time.Now()
 	for {
 		if err := l.step(ctx); err != nil {
 			return err
 		}
-		l.checkBelow(checking)
+		l.checkBelow(background)
+		l.startIndexWork(background)
 		if err := l.wait(ctx); err != nil {
 			return err
 		}
@@ -101,6 +111,7 @@ func (l *loop) run(ctx context.Context) error {
 // step reads the node list and the jobs, and sends offers.
 func (l *loop) step(ctx context.Context) error {
 	l.lastStep, l.stepAgain = time.Now(), false
+	l.finishIndexWork(ctx)
 	if err := l.readNodes(ctx); err != nil {
 		return err
 	}
@@ -112,6 +123,7 @@ func (l *loop) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	l.limits.waits.report(l.lastStep, l.metrics.LimitWait)
 	if err := l.offer(ctx, assigned); err != nil {
 		return err
 	}
@@ -126,11 +138,15 @@ func (l *loop) readNodes(ctx context.Context) error {
 	}
 	var nodes []nodestore.Node
 	var inForce []jobstore.Limit
+	var pausing []string
 	err := l.within(ctx, func(ctx context.Context) (err error) {
 		if l.nodes.inForce, err = l.nodes.inForce.refresh(ctx, l.pool); err != nil {
 			return err
 		}
 		if inForce, err = jobstore.New(l.pool).Limits(ctx); err != nil {
+			return err
+		}
+		if pausing, err = jobstore.New(l.pool).PausingQueues(ctx); err != nil {
 			return err
 		}
 		nodes, err = nodestore.New(l.pool).Recorded(ctx)
@@ -140,6 +156,7 @@ func (l *loop) readNodes(ctx context.Context) error {
 		return err
 	}
 	l.nodes.setNodes(nodes)
+	l.pausing = pausing
 	l.limits.set(inForce)
 	l.nodesAt = l.lastStep.Add(nodesInterval)
 	queueScans := map[string]*queueScan{}
@@ -147,46 +164,32 @@ func (l *loop) readNodes(ctx context.Context) error {
 		if queueScans[queue] = l.queueScans[queue]; queueScans[queue] == nil {
 			queueScans[queue] = &queueScan{queue: queue}
 		}
+		queueScans[queue].heldUntil = time.Time{} // the limit may have changed
+		if fair := queueScans[queue].fair; fair != nil {
+			fair.retryAt = time.Time{} // so may the nodes and the pauses
+		}
 	}
 	l.queueScans = queueScans
-	return nil
+	return l.readFair(ctx)
 }
 
 // sweepAndPlace reads the queues that have credit and assigns jobs to members.
 func (l *loop) sweepAndPlace(ctx context.Context) (map[*member]jobsByQueue, error) {
-	l.dueAt, l.resumeAt, l.limits.blocking = time.Time{}, time.Time{}, false
-	var scans []scanPage
-	for queue, queueScan := range l.queueScans {
-		scans = append(scans, queueScan.scans(l.lastStep, l.nodes.room(queue), l.pendingByQueue[queue], l.topEvery())...)
-	}
-	if len(scans) == 0 {
-		return nil, nil
-	}
-	for i := range scans {
-		scans[i].fromMarks = l.below.took > l.cheapBelow
-	}
-	var jobs []job
-	var scanned jobstore.Scanned
-	began := time.Now()
-	err := l.within(ctx, func(ctx context.Context) (err error) {
-		jobs, scanned, err = sweep(ctx, l.pool, scans, l.jobs[:0])
-		return err
-	})
-	if err != nil {
+	l.limits.blocking, l.limits.freeAt = false, l.limits.later(l.lastStep)
+	l.dueAt, l.resumeAt = time.Time{}, l.limits.freeAt
+	scans, jobs, err := l.sweep(ctx)
+	if len(scans) == 0 || err != nil {
 		return nil, err
 	}
-	l.sweepTook, l.jobs = time.Since(began), jobs
-	l.below.estimate(l.sweepTook)
-	noteScans(scans, scanned, l.lastStep)
 	if l.nodes.inForce.outdated(jobs) {
 		l.nodesAt, l.resumeAt = time.Time{}, l.lastStep.Add(stepInterval)
 		return nil, nil
 	}
-	if l.limits.anyLimited(jobs) {
-		err := l.within(ctx, func(ctx context.Context) error { return l.limits.count(ctx, l.pool, l.lastStep, l.claimTimeout()) })
-		if err != nil {
-			return nil, err
-		}
+	if err := l.countLimits(ctx, jobs); err != nil {
+		return nil, err
+	}
+	if err := l.readPaused(ctx, jobs); err != nil {
+		return nil, err
 	}
 	if err := l.recountRunning(ctx); err != nil {
 		return nil, err
@@ -200,21 +203,104 @@ func (l *loop) sweepAndPlace(ctx context.Context) (map[*member]jobsByQueue, erro
 	return assigned, nil
 }
 
+// countLimits reads what decides whether the jobs have a place in their limits.
+func (l *loop) countLimits(ctx context.Context, jobs []job) error {
+	if !l.limits.anyLimited(jobs) {
+		return nil
+	}
+	return l.within(ctx, func(ctx context.Context) error {
+		return l.limits.read(ctx, l.pool, jobs, l.lastStep, l.claimTimeout(), l.needsPlace)
+	})
+}
+
+// readPaused reads which of the jobs a pause of a part of their queue holds back.
+func (l *loop) readPaused(ctx context.Context, jobs []job) error {
+	l.paused = nil
+	var ids []int64
+	for _, j := range jobs {
+		if slices.Contains(l.pausing, j.queue) && l.needsPlace(j) {
+			ids = append(ids, j.id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return l.within(ctx, func(ctx context.Context) error {
+		paused, err := jobstore.New(l.pool).PausedJobs(ctx, ids)
+		l.paused = make(map[int64]bool, len(paused))
+		for _, id := range paused {
+			l.paused[id] = true
+		}
+		return err
+	})
+}
+
+// needsPlace reports whether a job may be offered now: it is due, and has no pending offer.
+func (l *loop) needsPlace(j job) bool {
+	return j.dueIn <= 0 && l.lastStep.Sub(l.pendingOffers[j.id].at) >= l.claimTimeout()
+}
+
+// sweep reads the pages that are due: those in turns first, then the others by position.
+func (l *loop) sweep(ctx context.Context) (scans []scanPage, jobs []job, err error) {
+	var turns []scanPage
+	for queue, queueScan := range l.queueScans {
+		room := l.nodes.room(queue)
+		scans = append(scans, queueScan.scans(l.lastStep, room, l.pendingByQueue[queue], l.topEvery(queueScan))...)
+		turns = append(turns, queueScan.turns(l.lastStep, room)...)
+	}
+	for i := range scans {
+		scans[i].fromMarks = l.below.took > l.cheapBelow
+	}
+	byPosition := len(scans)
+	scans = append(scans, turns...)
+	if len(scans) == 0 {
+		return nil, nil, nil
+	}
+	jobs = l.jobs[:0]
+	err = l.within(ctx, func(ctx context.Context) error {
+		if jobs, err = l.sweepTurns(ctx, scans, byPosition, jobs); err != nil || byPosition == 0 {
+			return err
+		}
+		began := time.Now()
+		var scanned jobstore.Scanned
+		if jobs, scanned, err = sweep(ctx, l.pool, scans[:byPosition], jobs); err != nil {
+			return err
+		}
+		l.sweepTook = time.Since(began)
+		l.below.estimate(l.sweepTook)
+		noteScans(scans[:byPosition], scanned, l.lastStep)
+		return nil
+	})
+	l.jobs = jobs
+	return scans, jobs, err
+}
+
 // topEvery is how often a queue with a backlog is read from the top. It is less often if
-// that is slow, for example because a long transaction keeps dead rows there.
-func (l *loop) topEvery() time.Duration { return max(topInterval, topShare*l.sweepTook) }
+// that is slow, for example because a long transaction keeps dead rows there, and more often
+// if limits hold jobs back there.
+func (l *loop) topEvery(q *queueScan) time.Duration {
+	if q.hasLimited {
+		return max(limitedTopInterval, topShare*l.sweepTook)
+	}
+	return max(topInterval, topShare*l.sweepTook)
+}
 
 // place assigns the jobs in their order.
 func (l *loop) place(scans []scanPage, jobs []job) map[*member]jobsByQueue {
 	assigned := map[*member]jobsByQueue{}
 	exhausted := map[string]bool{} // queues without remaining credit
 	for _, j := range jobs {
+		if s := &scans[j.scan]; s.byKey != nil {
+			s.byKey[j.fairKey] = append(s.byKey[j.fairKey], j)
+		}
+	}
+	for _, j := range jobs {
 		s := &scans[j.scan]
 		if exhausted[j.queue] {
 			s.stopped = true
 			continue
 		}
-		if !l.placeOne(s, j, assigned) {
+		if !l.placeNext(s, j, assigned) {
 			exhausted[j.queue], s.stopped = true, true
 			continue
 		}
@@ -223,23 +309,42 @@ func (l *loop) place(scans []scanPage, jobs []job) map[*member]jobsByQueue {
 	return assigned
 }
 
+// placeNext places a job, or the next one of its key in a page that is read in turns. It returns
+// false if the job's queue has no credit or place left.
+func (l *loop) placeNext(s *scanPage, j job, assigned map[*member]jobsByQueue) bool {
+	if s.byKey != nil {
+		return l.placeTurn(s, j.fairKey, assigned)
+	}
+	return l.placeOne(s, j, assigned)
+}
+
 // placeOne returns false if the job's queue has no credit or place left.
 func (l *loop) placeOne(s *scanPage, j job, assigned map[*member]jobsByQueue) bool {
 	if j.dueIn > 0 {
 		l.dueAt = earliest(l.dueAt, time.Now().Add(j.dueIn))
 		return true
 	}
-	before := l.pendingOffers[j.id]
-	if l.lastStep.Sub(before.at) < l.claimTimeout() {
+	if !l.needsPlace(j) {
 		return true
 	}
-	groups := l.limits.groupsOf(j)
-	switch g, full := l.limits.full(groups); {
-	case full && g.scope == jobstore.ScopeQueue:
-		s.held = true
+	if l.paused[j.id] {
+		s.paused = true
+		return true
+	}
+	before, groups := l.pendingOffers[j.id], l.limits.groupsOf(j)
+	r, full := l.limits.full(j, groups, l.lastStep)
+	if full {
+		l.limits.waits.note(r.group, l.lastStep.Add(j.dueIn))
+	}
+	switch {
+	case full && r.ever && l.limits.holdsQueue(r.group):
+		s.held, s.heldFor = true, r.wait
 		return false
 	case full: // later jobs may have places
-		s.unplaced++
+		s.unplaced, s.limited = s.unplaced+1, true
+		if r.ever {
+			s.fullGroup = r.group
+		}
 		return true
 	}
 	m, credit := pick(j, l.nodes.members, l.nodes.strategy, before.incarnation)
@@ -253,7 +358,7 @@ func (l *loop) placeOne(s *scanPage, j job, assigned map[*member]jobsByQueue) bo
 		}
 		return true
 	}
-	l.limits.reserve(groups, j.id, l.lastStep)
+	l.limits.reserve(j, groups, l.lastStep)
 	l.give(m, j, l.lastStep, assigned)
 	return true
 }
@@ -277,11 +382,12 @@ func (l *loop) finishScans(scans []scanPage, fruitful bool) {
 	for _, s := range scans {
 		s.queueScan.advance(s)
 		if s.held {
-			s.queueScan.heldUntil = l.lastStep.Add(recountInterval)
-		} else if s.queueScan.backlog && l.nodes.room(s.queueScan.queue) > 0 {
+			s.queueScan.heldUntil = l.lastStep.Add(s.heldFor)
+		} else if s.queueScan.hasBacklog() && l.nodes.room(s.queueScan.queue) > 0 {
 			l.resumeAt = earliest(l.resumeAt, l.lastStep.Add(gap))
 		}
 	}
+	l.resumeAt = earliest(l.resumeAt, l.limits.freeAt)
 	if l.limits.blocking && l.lastStep.Sub(l.lastNews) < limitChaseTime {
 		l.resumeAt = earliest(l.resumeAt, l.lastStep.Add(recountInterval))
 	}
@@ -328,7 +434,7 @@ func (l *loop) wait(ctx context.Context) error {
 			return err
 		case note != nil:
 			arrived = l.handleNotification(note) || arrived
-		case !l.reserved || l.below.ended != nil && !l.below.running():
+		case !l.reserved || l.below.ended != nil && !l.below.running() || l.index.hasEnded():
 			return nil
 		}
 		l.reserved = false

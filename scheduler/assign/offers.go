@@ -126,13 +126,18 @@ func (l *loop) offer(ctx context.Context, assigned map[*member]jobsByQueue) erro
 		return nil
 	}
 	err := l.within(ctx, func(ctx context.Context) error { return l.send(ctx, offers) })
+	offered := 0
+	for _, addressed := range offers {
+		for _, ids := range addressed.offer.Jobs {
+			offered += len(ids)
+		}
+	}
+	if offered > 0 {
+		l.tracer.Assigned(l.fence.Term, l.lastStep, offered, len(assigned), err)
+	}
 	if err != nil {
 		return err
 	}
-	for _, addressed := range offers {
-		for _, ids := range addressed.offer.Jobs {
-			l.metrics.AssignmentOffers.Add(float64(len(ids)))
-		}
-	}
+	l.metrics.AssignmentOffers.Add(float64(offered))
 	return nil
 }

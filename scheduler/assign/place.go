@@ -27,8 +27,12 @@ type job struct {
 	unreadable bool
 	// dueIn is positive if the job is not due yet.
 	dueIn time.Duration
+	// keys is nil for a job without a limit by key and without a rate.
+	keys *jobKeys
 	// scan is the index of the scanPage that contains the job.
 	scan int
+	// fairKey is the job's key if the page is read in turns.
+	fairKey string
 	// appliedAt is when the configuration in force at the sweep was applied.
 	appliedAt time.Time
 }

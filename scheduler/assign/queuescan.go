@@ -16,6 +16,9 @@ const (
 	minPage, widePage, maxPage = 20, 200, 2000
 	// topInterval is how often a queue with a backlog is read from the top.
 	topInterval = 200 * time.Millisecond
+	// limitedTopInterval replaces topInterval while limits of keys or kinds hold jobs back:
+	// these wait at the top, and a place is free as soon as a job ends.
+	limitedTopInterval = 20 * time.Millisecond
 	// topShare is the minimum of that interval, in multiples of the duration of a sweep.
 	topShare = 5
 	// offerShare extends the claim timeout by multiples of the duration of a sweep.
@@ -33,14 +36,18 @@ type queueScan struct {
 	// heldUntil is when a queue that has reached its limit is read again.
 	heldUntil time.Time
 	// backlog reports that the last scan left jobs unread or without credit. hasUnplaced
-	// reports that it found jobs that no member could take.
+	// reports that it found jobs that no member could take, or that are paused.
 	backlog, hasUnplaced bool
+	// hasLimited reports that at the top of the queue, a limit of a key or kind held jobs back.
+	hasLimited bool
 	// counting is the number of jobs in this pass that no member could take. waiting is
 	// that number for the last complete pass.
 	counting, waiting int
 	// countingUnworked and unworked are these numbers by kind, for kinds that no member
 	// works.
 	countingUnworked, unworked kindCounts
+	// fair is nil unless the queue is read in turns, and not by position.
+	fair *fairTurns
 }
 
 // scanPage is one page of a queue.
@@ -52,6 +59,11 @@ type scanPage struct {
 	fromTop bool
 	// fromMarks reports that the top is at the marks, and not at the beginning of the queue.
 	fromMarks bool
+	// byKey contains the jobs of each key in a page that is read in turns; nil for other pages. more
+	// reports that a key may have jobs that the page does not have, and progress that the next
+	// page will have others.
+	byKey          map[string][]job
+	more, progress bool
 
 	read int
 	last position // last handled job
@@ -60,10 +72,16 @@ type scanPage struct {
 	lastRead position
 	lowest   [jobstore.Priorities]*jobstore.Position
 	// stopped reports that credit ran out before the end of the page. held reports that
-	// the queue has reached its limit.
-	stopped  bool
-	held     bool
-	unplaced int
+	// the queue has reached its limit, and heldFor for how long at least.
+	stopped bool
+	held    bool
+	heldFor time.Duration
+	// limited reports that a limit of a key or kind held a job back. fullGroup is the last one.
+	limited   bool
+	fullGroup group
+	unplaced  int
+	// paused reports that a pause held a job back.
+	paused bool
 	// unworked counts the unplaced jobs of kinds that no member works.
 	unworked kindCounts
 }
@@ -73,7 +91,7 @@ type scanPage struct {
 // are claimed. A page after the cursor contains only jobs that can be offered. A page
 // from the top is due every topEvery.
 func (q *queueScan) scans(now time.Time, room, pending int, topEvery time.Duration) []scanPage {
-	if room <= 0 || now.Before(q.heldUntil) {
+	if room <= 0 || now.Before(q.heldUntil) || q.fair != nil {
 		return nil
 	}
 	page := max(minPage, room)
@@ -142,6 +160,13 @@ func (q *queueScan) noteMarks(s scanPage, databaseNow, now time.Time) {
 
 // advance moves the cursor after a page was handled.
 func (q *queueScan) advance(s scanPage) {
+	if s.byKey != nil {
+		q.advanceTurns(s)
+		return
+	}
+	if s.after == (position{}) {
+		q.hasLimited = s.limited
+	}
 	if s.fromTop {
 		return
 	}
@@ -149,7 +174,7 @@ func (q *queueScan) advance(s scanPage) {
 	for kind, jobs := range s.unworked {
 		q.countingUnworked = q.countingUnworked.add(kind, jobs)
 	}
-	q.backlog, q.hasUnplaced = s.stopped || s.read == s.limit, s.unplaced > 0
+	q.backlog, q.hasUnplaced = s.stopped || s.read == s.limit, s.unplaced > 0 || s.paused
 	if q.backlog {
 		q.cursor = s.last
 		return
@@ -159,22 +184,26 @@ func (q *queueScan) advance(s scanPage) {
 	q.unworked, q.countingUnworked = q.countingUnworked, nil
 }
 
-// sweep reads the jobs of all scans in one order. jobs is a slice to reuse.
+// availableJob returns a job that a scan found.
+func availableJob(found *jobstore.AvailableJob) job {
+	j := job{
+		position: position{found.Priority, found.ScheduledAt, found.ID}, kind: found.Kind, queue: found.Queue,
+		capability: found.Capability, dueIn: found.DueIn, scan: found.Scan, appliedAt: found.AppliedAt,
+	}
+	j.tags, j.unreadable = parseTags(found.Tags)
+	return j
+}
+
+// sweep appends the jobs of all scans to jobs, in one order.
 func sweep(ctx context.Context, pool *pgxpool.Pool, scans []scanPage, jobs []job) ([]job, jobstore.Scanned, error) {
 	reads := make([]jobstore.Scan, len(scans))
 	for i := range scans {
 		reads[i] = scans[i].jobstoreScan()
 	}
 	scanned, err := jobstore.New(pool).ScanAvailable(ctx, reads, lookahead, func(found *jobstore.AvailableJob) {
-		j := job{
-			position: position{found.Priority, found.ScheduledAt, found.ID}, kind: found.Kind, queue: found.Queue,
-			capability: found.Capability, dueIn: found.DueIn, scan: found.Scan, appliedAt: found.AppliedAt,
-		}
-		j.tags, j.unreadable = parseTags(found.Tags)
+		j := availableJob(found)
+		scans[j.scan].note(j)
 		jobs = append(jobs, j)
 	})
-	for _, j := range jobs {
-		scans[j.scan].note(j)
-	}
 	return jobs, scanned, err
 }

@@ -120,7 +120,7 @@ func (l *loop) reserve(inserted []jobstore.NewJob, conditions jobstore.OfferCond
 // isEmpty reports whether no job waits in a queue, as far as the last scan has seen.
 func (l *loop) isEmpty(queue string, now time.Time) bool {
 	q := l.queueScans[queue]
-	return q != nil && !q.backlog && q.waiting+q.counting == 0 && !q.heldUntil.After(now)
+	return q != nil && !q.hasBacklog() && q.waiting+q.counting == 0 && !q.heldUntil.After(now)
 }
 
 func (l *loop) reserveOne(j job, now time.Time, assigned map[*member]jobsByQueue) bool {

@@ -42,11 +42,11 @@ func TestSlowStatementRaisesTimeout(t *testing.T) {
 func TestSlowSweepsRunLessOften(t *testing.T) {
 	t.Parallel()
 	l := &loop{nodes: newNodeTable(1, LeastLoaded), offerTimeout: offerTimeout}
-	if l.topEvery() != topInterval || l.claimTimeout() != offerTimeout {
-		t.Errorf("fast sweeps: from the top every %s, offers again after %s", l.topEvery(), l.claimTimeout())
+	if l.topEvery(&queueScan{}) != topInterval || l.claimTimeout() != offerTimeout {
+		t.Errorf("fast sweeps: from the top every %s, offers again after %s", l.topEvery(&queueScan{}), l.claimTimeout())
 	}
 	l.sweepTook = time.Second
-	if l.topEvery() != topShare*time.Second || l.claimTimeout() != offerTimeout+offerShare*time.Second {
-		t.Errorf("slow sweeps: from the top every %s, offers again after %s", l.topEvery(), l.claimTimeout())
+	if l.topEvery(&queueScan{}) != topShare*time.Second || l.claimTimeout() != offerTimeout+offerShare*time.Second {
+		t.Errorf("slow sweeps: from the top every %s, offers again after %s", l.topEvery(&queueScan{}), l.claimTimeout())
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/internal/tracing"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/internal/wire"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -26,7 +27,7 @@ type Inserter interface {
 	Cancel(ctx context.Context, tx pgx.Tx, id int64) error
 }
 
-// Options are the dependencies of a Firer. All are required except Assigner.
+// Options are the dependencies of a Firer. All are required except Assigner and Tracer.
 type Options struct {
 	Pool     *pgxpool.Pool
 	Inserter Inserter
@@ -39,6 +40,8 @@ type Options struct {
 	// Assigner offers the jobs of prepared ticks to nodes in the transaction of the ticks. If
 	// it is nil, the jobs are offered once it has committed.
 	Assigner *assign.Assigner
+	// Tracer creates a span for each tick; nil means none.
+	Tracer *tracing.Tracer
 }
 
 // Firer fires crons while this node leads the scheduler's role.

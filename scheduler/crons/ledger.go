@@ -51,10 +51,14 @@ type ledger struct {
 	// loadedNames contains the crons of the pages that are loaded so far.
 	loadedNames map[string]bool
 	unconfirmed bool // the last commit failed, and may exist on the primary alone
+	traces      tickTraces
 }
 
 func newLedger(options Options, fence leaderstore.Fence, cache *termCache, m *meter, logger *slog.Logger) *ledger {
-	return &ledger{options: options, fence: fence, meter: m, logger: logger, termCache: cache, queued: map[string]bool{}}
+	return &ledger{
+		options: options, fence: fence, meter: m, logger: logger, termCache: cache, queued: map[string]bool{},
+		traces: tickTraces{tracer: options.Tracer, fence: fence},
+	}
 }
 
 // Now implements store.
@@ -139,6 +143,7 @@ func (l *ledger) fire(ctx context.Context, names []string, at time.Time, bisect 
 		failpoint.Hit("crons/before-commit")
 		return jobs, nil
 	})
+	l.traces.finish(rows, err)
 	if err != nil {
 		if ctx.Err() == nil {
 			l.tickLimit.Failed()
@@ -353,6 +358,7 @@ func (l *ledger) jobsOf(updates []*cronUpdate, written cronstore.Written) ([]cro
 			case row.Verdict.Fires():
 				job := newJob(u.timeline.Spec(), row, l.fence.Term)
 				job.ReadyAt = u.ready
+				l.traces.start(row, job.Metadata)
 				firing, jobs = append(firing, row), append(jobs, job)
 			default:
 				others = append(others, row)

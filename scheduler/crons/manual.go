@@ -14,11 +14,12 @@ import (
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/internal/tracing"
 )
 
 // Manual runs ticks on request. It works on every node: the lock on the cron's row
 // excludes the leader, and the unique key of the ledger prevents a second run. The
-// overlap policy does not apply.
+// overlap policy does not apply. The span of the context is the parent of the jobs' spans.
 type Manual struct {
 	DB       postgres.DB
 	Inserter Inserter
@@ -61,18 +62,19 @@ func (m Manual) Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tic
 
 // checkArgs checks args against the job's schema in the current configuration.
 func checkArgs(ctx context.Context, tx pgx.Tx, job string, args json.RawMessage) error {
-	inForce, err := cronstore.New(tx).ConfigInForce(ctx)
-	if errors.Is(err, cronstore.ErrNotFound) {
-		return nil
-	}
+	settings, err := cronstore.New(tx).KindInForce(ctx, job)
 	if err != nil {
 		return err
 	}
-	schema, err := config.SchemaInForce(inForce.Body, job)
-	if err != nil {
-		return err
+	var own struct {
+		Schema json.RawMessage `json:"schema"`
 	}
-	return config.CheckArgsBy(schema, args)
+	if settings != nil {
+		if err := json.Unmarshal(settings, &own); err != nil {
+			return fmt.Errorf("read the settings of %s: %w", job, err)
+		}
+	}
+	return config.CheckArgsBy(config.Schema(own.Schema), args)
 }
 
 // run claims a tick and inserts its job.
@@ -89,8 +91,10 @@ func (m Manual) run(ctx context.Context, tx pgx.Tx, cron *cronstore.Cron, at tim
 // insert inserts the jobs of claimed ticks and links them to their rows.
 func (m Manual) insert(ctx context.Context, tx pgx.Tx, cron *cronstore.Cron, rows []cronstore.Tick) error {
 	batch := make([]jobstore.NewJob, len(rows))
+	parent := tracing.FromContext(ctx)
 	for i, row := range rows {
 		batch[i] = newJob(&cron.Spec, row, 0)
+		parent.AddTo(batch[i].Metadata)
 	}
 	ids, err := m.Inserter.InsertMany(ctx, tx, batch)
 	if err != nil {

@@ -188,7 +188,7 @@ func (t *termProcessor) check(ctx context.Context, given *jobstore.PendingDead) 
 
 // refresh reads the configuration in force if it has changed.
 func (t *termProcessor) refresh(ctx context.Context) error {
-	inForce, err := cronstore.New(t.options.Pool).ConfigInForceUnless(ctx, t.hash)
+	inForce, err := cronstore.New(t.options.Pool).SettingsUnless(ctx, t.hash)
 	if err != nil || inForce.Hash == t.hash {
 		return err
 	}

@@ -3,7 +3,8 @@
 //
 // Due jobs (due.go). River's scheduled and retryable jobs become available at their
 // scheduled time. A timer is set for the next known one. A cheap query of the partial
-// index is part of each check of the nodes, and finds new jobs within a second.
+// index is part of each check of the nodes, and finds new jobs within a second. Pauses of
+// queues with an end are part of both, and end in the transaction that makes jobs available.
 //
 // Claims (claims.go). The rows of forge_claims whose jobs have ended are deleted once a second,
 // some blocks of the table in each transaction.

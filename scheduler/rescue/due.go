@@ -19,7 +19,12 @@ import (
 // the node monitor is busy.
 const dueCheckInterval = 1500 * time.Millisecond
 
-// dueReleaser makes River's scheduled and retryable jobs available when they are due.
+// lockedPause is the pause if transactions of other sessions have locked all due jobs, as an
+// enqueue does that gives a waiting job its arguments.
+const lockedPause = 100 * time.Millisecond
+
+// dueReleaser makes River's scheduled and retryable jobs available when they are due, and
+// resumes queues whose pauses end.
 type dueReleaser struct {
 	pool  *pgxpool.Pool
 	fence leaderstore.Fence
@@ -35,7 +40,10 @@ func (r *dueReleaser) step(ctx context.Context) (time.Duration, error) {
 	if err != nil || next > 0 {
 		return min(next, dueCheckInterval), err
 	}
-	_, err = r.size.Do(ctx, stepTimeout, r.release)
+	released, err := r.size.Do(ctx, stepTimeout, r.release)
+	if err == nil && released == 0 {
+		return lockedPause, nil
+	}
 	return 0, err // more jobs may be due, and the next due time is unknown
 }
 
@@ -73,9 +81,16 @@ func (r *dueReleaser) rest(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// release makes one batch of jobs available that are due by the database's clock.
+// maxEndedPauses is how many queues one transaction resumes.
+const maxEndedPauses = 100
+
+// release makes one batch of jobs available that are due by the database's clock, and ends the
+// pauses of queues.
 func (r *dueReleaser) release(ctx context.Context, limit int) (released int, err error) {
 	err = r.fence.Do(ctx, r.pool, func(tx pgx.Tx, now time.Time) error {
+		if _, err := jobstore.New(tx).EndPauses(ctx, now, maxEndedPauses); err != nil {
+			return err
+		}
 		released, err = jobstore.New(tx).ReleaseDue(ctx, now, limit)
 		return err
 	})

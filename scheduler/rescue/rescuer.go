@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
@@ -66,11 +67,16 @@ func (r *Rescuer) Lead(ctx context.Context, fence leaderstore.Fence) error {
 		silence: silenceDetector{policy: r.options.Policy}, size: newSize(),
 		piggybacked: []func(*pgx.Batch){due.piggyback, r.options.Piggyback},
 	}
-	claims := &claimCleaner{pool: r.options.Pool, size: postgres.NewBatchSize(claimBlocks, batchTarget)}
+	store := jobstore.New(r.options.Pool)
+	claims := &blockCleaner{
+		clean: store.ForgetClaims, vacuum: store.VacuumClaims, size: postgres.NewBatchSize(cleanedBlocks, batchTarget), pause: claimInterval,
+	}
+	windows := &blockCleaner{clean: store.ForgetWindows, size: postgres.NewBatchSize(cleanedBlocks, batchTarget), pause: windowInterval}
 	group, leading := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.repeat(leading, "due jobs", due.step, due.rest) })
 	group.Go(func() error { return r.repeat(leading, "orphans", orphans.step, watchdog.Sleep) })
 	group.Go(func() error { return r.repeat(leading, "claims", claims.step, watchdog.Sleep) })
+	group.Go(func() error { return r.repeat(leading, "rate windows", windows.step, watchdog.Sleep) })
 	err := group.Wait()
 	if ctx.Err() == nil {
 		return err

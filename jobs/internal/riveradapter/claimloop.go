@@ -110,10 +110,15 @@ func (p *Pilot) claimUnlimited(ctx context.Context, claims []queueClaim) error {
 	}
 	var rows slab
 	got := make([][]Claimed, len(claims))
-	err := p.store.ClaimOffers(ctx, offers, func(offer int, row *jobstore.Row) error {
+	take := func(offer int, row *jobstore.Row) error {
 		got[offer] = append(got[offer], rows.decode(row))
 		return nil
-	})
+	}
+	err := p.store.ClaimOffers(ctx, offers, take)
+	if jobstore.IsLocked(err) {
+		clear(got)
+		err = p.store.ClaimUnlocked(ctx, offers, take)
+	}
 	undone := rolledBack(err)
 	for i, claim := range claims {
 		if undone {
@@ -134,17 +139,16 @@ func rolledBack(err error) bool {
 	return ok && rejected.Severity == "ERROR"
 }
 
-// claimLimited claims the jobs with a limit, in a transaction for each queue.
+// claimLimited claims the jobs with a limit, in transactions of one queue each.
 func (p *Pilot) claimLimited(ctx context.Context, claims []queueClaim) error {
 	var failed error
 	for _, claim := range claims {
-		if len(claim.limited) == 0 {
-			continue
-		}
-		got, err := claimedRows(p.store.ClaimLimited(ctx, claim.offer(claim.limited)))
-		p.settle(claim.queue, claim.limited, got, err)
-		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("claim jobs with a limit: %w", err))
+		for ids := range slices.Chunk(claim.limited, jobstore.MaxLimitedClaim) {
+			got, err := claimedRows(p.store.ClaimLimited(ctx, claim.offer(ids)))
+			p.settle(claim.queue, ids, got, err)
+			if err != nil {
+				failed = errors.Join(failed, fmt.Errorf("claim jobs with a limit: %w", err))
+			}
 		}
 	}
 	return failed

@@ -31,6 +31,18 @@ var _ interface {
 // except cancelled and discarded.
 var UniqueStates = uniquestates.UniqueStatesToBitmask(rivertype.UniqueOptsByStateDefault())
 
+// StatesMask returns River's bits for the names of states; UniqueStates for none.
+func StatesMask(names []string) byte {
+	if len(names) == 0 {
+		return UniqueStates
+	}
+	states := make([]rivertype.JobState, len(names))
+	for i, name := range names {
+		states[i] = rivertype.JobState(name)
+	}
+	return uniquestates.UniqueStatesToBitmask(states)
+}
+
 func newDriver(p *Pilot, notifyEvery time.Duration) *Driver {
 	return &Driver{insertDriver: newInsertDriver(p.pool, p.schema, notifyEvery), pilot: p}
 }

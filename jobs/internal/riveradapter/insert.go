@@ -2,6 +2,8 @@ package riveradapter
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -88,28 +90,102 @@ func (t *executorTx) NotifyMany(ctx context.Context, params *riverdriver.NotifyM
 // insertMany is the JobInsertMany of the pilots.
 func (d *insertDriver) insertMany(ctx context.Context, exec riverdriver.ExecutorTx, params *riverdriver.JobInsertFastManyParams) ([]*riverdriver.JobInsertFastResult, error) {
 	tx, ok := exec.(*executorTx)
-	if !ok || len(params.Jobs) != 1 {
+	if !ok {
 		return exec.JobInsertFastMany(ctx, params)
 	}
-	job := params.Jobs[0]
-	var db postgres.DB = tx.tx
-	if tx.unused != nil && tx.unused() && endsWithInsert(job.Args) {
-		db = d.pool
-	}
-	row, existing, err := d.store.Insert(ctx, db, jobstore.RowToInsert{
-		ID: job.ID, Args: job.EncodedArgs, Metadata: job.Metadata, CreatedAt: job.CreatedAt, ScheduledAt: job.ScheduledAt,
-		Kind: job.Kind, MaxAttempts: job.MaxAttempts, Priority: job.Priority, Queue: job.Queue, State: string(job.State), Tags: job.Tags,
-		UniqueKey: job.UniqueKey, UniqueStates: job.UniqueStates, Notification: d.notification(job),
-	})
+	rules, err := rulesOf(params.Jobs)
 	if err != nil {
 		return nil, err
 	}
+	if len(params.Jobs) != 1 && rules == nil {
+		return exec.JobInsertFastMany(ctx, params)
+	}
+	var db postgres.DB = tx.tx
+	if len(params.Jobs) == 1 && tx.unused != nil && tx.unused() && endsWithInsert(params.Jobs[0].Args) {
+		db = d.pool
+	}
+	results := make([]*riverdriver.JobInsertFastResult, len(params.Jobs))
+	for i, job := range params.Jobs {
+		if results[i], err = d.insertOne(ctx, db, job, rules[i]); err != nil {
+			return nil, err
+		}
+	}
 	tx.notified = true
+	return results, nil
+}
+
+// insertOne inserts a job with its notification in one statement. rule may be nil.
+func (d *insertDriver) insertOne(ctx context.Context, db postgres.DB, job *riverdriver.JobInsertFastParams, rule *jobstore.Rule) (*riverdriver.JobInsertFastResult, error) {
+	toInsert := jobstore.RowToInsert{
+		ID: job.ID, Args: job.EncodedArgs, Metadata: job.Metadata, CreatedAt: job.CreatedAt, ScheduledAt: job.ScheduledAt,
+		Kind: job.Kind, MaxAttempts: job.MaxAttempts, Priority: job.Priority, Queue: job.Queue, State: string(job.State), Tags: job.Tags,
+		UniqueKey: job.UniqueKey, UniqueStates: job.UniqueStates,
+	}
+	var row jobstore.Row
+	var existing bool
+	var err error
+	if rule != nil {
+		toInsert.UniqueKey = keyBy(job, rule)
+		row, existing, err = d.store.InsertDeduplicated(ctx, db, toInsert, *rule)
+	} else {
+		toInsert.Notification = d.notification(job)
+		row, existing, err = d.store.Insert(ctx, db, toInsert)
+	}
+	if err != nil {
+		return nil, err
+	}
 	inserted, err := decode(&row)
 	if err != nil {
 		return nil, err
 	}
-	return []*riverdriver.JobInsertFastResult{{Job: inserted, UniqueSkippedAsDuplicate: existing}}, nil
+	return &riverdriver.JobInsertFastResult{Job: inserted, UniqueSkippedAsDuplicate: existing}, nil
+}
+
+// rulesOf returns the rules for duplicates of the jobs by their index, or nil if none has one.
+func rulesOf(jobs []*riverdriver.JobInsertFastParams) (rules map[int]*jobstore.Rule, err error) {
+	for i, job := range jobs {
+		rule, err := jobstore.RuleOf(job.Metadata)
+		if err != nil {
+			return nil, fmt.Errorf("a job of kind %s: %w", job.Kind, err)
+		}
+		if rule == nil {
+			continue
+		}
+		if rules == nil {
+			rules = map[int]*jobstore.Rule{}
+		}
+		rules[i] = rule
+	}
+	return rules, nil
+}
+
+// keyBy returns the unique key of a job with a rule. Without a key of its own and unique
+// options, all jobs of the kind are equal.
+func keyBy(job *riverdriver.JobInsertFastParams, rule *jobstore.Rule) []byte {
+	switch {
+	case rule.Key != "":
+		return OwnKey(job.Kind, rule.Key)
+	case len(job.UniqueKey) > 0:
+		return job.UniqueKey
+	default:
+		sum := sha256.Sum256([]byte("&kind=" + job.Kind))
+		return sum[:]
+	}
+}
+
+// OwnKey returns the unique key for a caller's own key. It differs from the keys that River
+// computes and from those of other kinds.
+func OwnKey(kind, key string) []byte {
+	sum := sha256.Sum256([]byte("forge:" + kind + "\x00" + key))
+	return sum[:]
+}
+
+// JobInsertFastManyNoReturning implements River's executor. COPY merges no jobs.
+func (t *executorTx) JobInsertFastManyNoReturning(ctx context.Context, params *riverdriver.JobInsertFastManyParams) (int, error) {
+	if rules, err := rulesOf(params.Jobs); err != nil || rules != nil {
+		return 0, errors.Join(err, errors.New("InsertManyFast cannot replace, debounce or throttle jobs; use InsertMany"))
+	}
+	return t.ExecutorTx.JobInsertFastManyNoReturning(ctx, params)
 }
 
 // endsWithInsert reports whether River's client does nothing in the transaction after the

@@ -110,21 +110,12 @@ func TestClaimCombinesLimitedAndUnlimitedJobs(t *testing.T) {
 func TestConcurrentClaimsRespectLimit(t *testing.T) {
 	t.Parallel()
 	const nodes, rounds, maxJobs = 4, 15, 3
-	first := newPilot(t)
+	pilots := nodesOf(t, nodes)
+	first := pilots[0]
 	limit(t, first.pool, jobstore.Limit{Scope: "queue", Name: "default", Most: maxJobs}, jobstore.Limit{Scope: "job", Name: "k", Most: maxJobs})
 	ids := insertKind(t, first.pool, "k", nodes*rounds*maxJobs)
 	var wg sync.WaitGroup
-	for n := range nodes {
-		p := first
-		if n > 0 {
-			id, incarnation := fmt.Sprintf("node-%d", n), fmt.Sprintf("%016x", n)
-			exec(t, first.pool, `INSERT INTO forge_nodes (node_id, incarnation) VALUES ($1, $2)`, id, incarnation)
-			p = New(Options{
-				Pool: first.pool, NodeID: id, Incarnation: incarnation, ClientID: id + "-" + incarnation, Schema: "public",
-				Slots: 100, Queues: map[string]int{"default": 100}, Logger: first.logger, Claims: first.claims, Refused: first.refused,
-				Fenced: func(string) {}, Start: func(claimed []Claimed) []Claimed { return claimed }, Cancel: func(int64) {}, Unfetched: func(*rivertype.JobRow) bool { return false },
-			})
-		}
+	for n, p := range pilots {
 		wg.Go(func() {
 			for round := range rounds {
 				from := (n*rounds + round) * maxJobs

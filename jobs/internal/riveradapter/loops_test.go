@@ -15,6 +15,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/forge-scheduler/forge/internal/devcluster"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
@@ -263,6 +264,48 @@ func TestLockedRowDelaysOnlyItsResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitTrue(t, p.pool, `SELECT count(*) = 20 FROM river_job WHERE state = 'completed'`)
+}
+
+// While another transaction has locked the row of an offered job, with a limit or without, the
+// node claims the jobs that were offered with it.
+func TestLockedRowDelaysOnlyItsClaim(t *testing.T) {
+	t.Parallel()
+	p := newPilot(t)
+	got := ownExecutor(p)
+	limit(t, p.pool, jobstore.Limit{Scope: jobstore.ScopeJob, Name: "limited", Most: 10})
+	free := []int64{insert(t, p.pool, "available", nil, `{}`), insert(t, p.pool, "available", nil, `{}`), insert(t, p.pool, "available", nil, `{}`)}
+	limited := insertKind(t, p.pool, "limited", 3)
+	lock, err := p.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Rollback(t.Context()) }()
+	if _, err := lock.Exec(t.Context(), `SELECT FROM river_job WHERE id = ANY ($1) FOR UPDATE`, []int64{free[1], limited[1]}); err != nil {
+		t.Fatal(err)
+	}
+	offer(p, 1, free...)
+	p.buffer.add(wire.Offer{Term: 1, Seq: 2, Limited: true, Jobs: map[string][]int64{"default": limited}}, time.Now())
+	if err := p.exchange(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int64{free[0], free[2], limited[0], limited[2]}, idsOf(*got)); diff != "" {
+		t.Errorf("claimed jobs (-want +got):\n%s", diff)
+	}
+	if p.buffer.hasOffers() {
+		t.Error("the locked jobs stay offered or uncertain")
+	}
+	if err := lock.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	*got = nil
+	offer(p, 3, free[1])
+	p.buffer.add(wire.Offer{Term: 1, Seq: 4, Limited: true, Jobs: map[string][]int64{"default": limited[1:2]}}, time.Now())
+	if err := p.exchange(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int64{free[1], limited[1]}, idsOf(*got)); diff != "" {
+		t.Errorf("then claimed jobs (-want +got):\n%s", diff)
+	}
 }
 
 // While very many results are not written, the node claims no more jobs.

@@ -1,0 +1,237 @@
+package jobstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// The limit check. The leader offers no more limited jobs than it counts places. But a
+// leader may die between the offer and the claim, the next leader offers the jobs again,
+// and both offers may be claimed. So the claim decides: it locks the limits of the offered
+// jobs, each with the value of its key, and takes no more jobs than there are places, or than
+// the rates allow. Claims of different keys do not wait for each other.
+const (
+	// The count needs a snapshot that is taken after the lock, for any default isolation
+	// level of the database.
+	beginClaimSQL  = `BEGIN ISOLATION LEVEL READ COMMITTED`
+	commitClaimSQL = `COMMIT`
+	// A claim that waits for a lock ends on the server before claimTimeout ends it here.
+	// It must not be executed after its ids were looked up.
+	claimLockTimeoutSQL = `SET LOCAL lock_timeout = '2s'`
+)
+
+// MaxLimitedClaim is the maximum number of jobs of one ClaimLimited. It bounds the locks of
+// the transaction: PostgreSQL has room for some thousand.
+const MaxLimitedClaim = 128
+
+// ofClaim is true for the limits of the queue and of the kinds of the offered jobs.
+const ofClaim = `(l.scope LIKE 'queue%' AND l.name = @queue::text
+    OR (l.scope LIKE 'job%' OR l.scope = 'weight') AND l.name IN (SELECT kind FROM river_job WHERE id = ANY (@ids::bigint[])))`
+
+// shareLimitsSQL locks out changes of the limits, which lock the table, but no claims.
+const shareLimitsSQL = `SELECT FROM forge_limits WHERE scope = '' FOR SHARE`
+
+// lockClaimLimitsSQL also locks out claims by earlier versions, which lock the rows
+// exclusively, in this order.
+const lockClaimLimitsSQL = `
+SELECT name FROM forge_limits AS l
+WHERE ` + ofClaim + `
+ORDER BY scope, name
+FOR SHARE OF l`
+
+// keySQL is the value of the key of the job j in the limit l, and unitsSQL how many units the
+// job is of: kind has the weight of its kind. keyLockSQL is the number of the lock of the limit
+// l with the value k.key.
+const (
+	keySQL     = `forge_limit_key(l.key_source, l.key_path, j.args, j.metadata, j.tags)`
+	unitsSQL   = `CASE l.class WHEN 'rate' THEN forge_job_weight(j.metadata, kind.most) ELSE 1 END`
+	keyLockSQL = `hashtextextended(concat_ws(chr(10), 'forge limit', current_schema(), l.scope, l.name, k.key), 0)`
+)
+
+// lockClaimKeysSQL locks each limit with each value of its key. The numbers of the locks are
+// in order, so that two claims that share several do not deadlock. The claim only takes jobs
+// whose keys are locked: a job's arguments may change in between.
+const lockClaimKeysSQL = `
+SELECT count(pg_advisory_xact_lock(id)), set_config('forge.limit_locks', coalesce(string_agg(id::text, ','), ''), true),
+       ` + rowLockTimeoutSQL + `
+FROM (
+    SELECT DISTINCT ` + keyLockSQL + ` AS id
+    FROM river_job AS j
+    JOIN (` + limitsInForceSQL + `
+    ) AS l ON l.name = CASE l.base WHEN 'queue' THEN j.queue WHEN 'job' THEN j.kind END
+    CROSS JOIN LATERAL (SELECT ` + keySQL + ` AS key) AS k
+    WHERE j.id = ANY (@ids::bigint[])
+    ORDER BY 1
+    OFFSET 0) AS keys`
+
+// underLimitsSQL are CTEs that count the running jobs for each lock of the CTE wanted. The limits
+// of most jobs were noted with their claims. Only the others are looked up. IS TRUE keeps the
+// planner from turning the comparisons into joins: it expects few rows, and would compare each
+// with each.
+const underLimitsSQL = `
+noted AS MATERIALIZED (
+    SELECT DISTINCT n.id, n.lock
+    FROM (SELECT unnest(limited_ids) AS id, unnest(limit_locks) AS lock FROM forge_claims) AS n
+    WHERE (n.lock IN (SELECT lock FROM wanted)) IS TRUE
+), running AS MATERIALIZED (
+    SELECT lock, count(*) AS jobs
+    FROM (
+        SELECT n.id, n.lock
+        FROM noted AS n
+        WHERE (n.id IN (SELECT id FROM river_job WHERE id = ANY (ARRAY (SELECT id FROM noted)) AND state = 'running')) IS TRUE
+        UNION
+        SELECT j.id, ` + keyLockSQL + `
+        FROM (
+            SELECT id, queue, kind, args, metadata, tags
+            FROM river_job
+            WHERE id = ANY (ARRAY (SELECT unnest(ids) FROM forge_claims WHERE limit_locks IS NULL)) AND state = 'running') AS j
+        JOIN limits AS l ON l.name = CASE l.base WHEN 'queue' THEN j.queue WHEN 'job' THEN j.kind END AND l.class <> 'rate'
+        CROSS JOIN LATERAL (SELECT ` + keySQL + ` AS key) AS k) AS held
+    GROUP BY lock
+)`
+
+// clock is read after the locks, so that the starts of one rate and key are in the order of
+// their claims. It is the start of the attempts. asked contains a row for each offered job and
+// limit, rates what each rate leaves for each value of its key, and weighed the rows of asked with
+// what their limits leave. fitting contains the jobs with a place in all of their limits: first
+// the jobs that fit by key are found, of these those that fit in their kind, of these those that
+// fit in the queue, and of these those that the rates allow, always in the order of the queue. A
+// limit that was removed since the offer does not apply. What the claimed jobs spend of rates is
+// recorded, and they are noted with their limits.
+var claimLimitedSQL = beforeOfferedSQL + `id = ANY (@ids::bigint[])` + afterOfferedSQL
+
+// claimLimitedUnlockedSQL is the same without the rows that another transaction has locked.
+var claimLimitedUnlockedSQL = beforeOfferedSQL + `id = ANY (ARRAY (` + unlockedSQL + `))` + afterOfferedSQL
+
+// The condition of the offered rows is between these two.
+const beforeOfferedSQL = `
+WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS at
+), limits AS MATERIALIZED (` + limitsInForceSQL + ` AND ` + ofClaim + `
+), offered AS MATERIALIZED (
+    SELECT id, kind, priority, scheduled_at, args, metadata, tags
+    FROM river_job
+    WHERE `
+
+var afterOfferedSQL = ` AND state::text = 'available' AND queue = @queue::text AND scheduled_at <= now()
+), asked AS MATERIALIZED (
+    SELECT j.id, j.priority, j.scheduled_at, l.scope, l.name, l.class, l.most, least(l.most, l.burst) AS capacity,
+           k.key, ` + unitsSQL + ` AS units, ` + keyLockSQL + ` AS lock
+    FROM offered AS j
+    JOIN limits AS l ON l.name = CASE l.base WHEN 'queue' THEN @queue WHEN 'job' THEN j.kind END
+    LEFT JOIN limits AS kind ON kind.base = 'weight' AND kind.name = j.kind
+    CROSS JOIN LATERAL (SELECT ` + keySQL + ` AS key) AS k
+), wanted AS MATERIALIZED (
+    SELECT DISTINCT lock FROM asked WHERE class <> 'rate'
+), ` + underLimitsSQL + `
+, rates AS MATERIALIZED (
+    SELECT a.lock, least(l.most - forge_rate_used(w.starts, w.units, l.per, c.at),
+               l.burst - forge_rate_used(w.burst_starts, w.burst_units, forge_burst_span(l.most, l.per, l.burst), c.at)) AS open
+    FROM (SELECT DISTINCT scope, name, key, lock FROM asked WHERE class = 'rate') AS a
+    JOIN limits AS l ON l.scope = a.scope AND l.name = a.name
+    CROSS JOIN clock AS c
+    LEFT JOIN forge_rate_windows AS w ON w.scope = a.scope AND w.name = a.name AND w.key = a.key
+), weighed AS MATERIALIZED (
+    SELECT a.*,
+           a.units <= a.capacity
+               AND a.lock = ANY ((SELECT string_to_array(current_setting('forge.limit_locks'), ',')::bigint[])::bigint[]) AS fits,
+           CASE a.class WHEN 'rate' THEN p.open ELSE a.most - coalesce(r.jobs, 0) END AS open
+    FROM asked AS a
+    LEFT JOIN running AS r ON r.lock = a.lock
+    LEFT JOIN rates AS p ON p.lock = a.lock AND a.class = 'rate'
+)` + fitSQL("by_key", "offered", "'queue_key', 'job_key'") +
+	fitSQL("by_kind", "by_key", "'job', 'job_all'") +
+	fitSQL("by_queue", "by_kind", "'queue', 'queue_all'") +
+	fitSQL("fitting", "by_queue", "'queue_rate', 'job_rate'") + `
+, claimed AS (` + beforeStartSQL + `(SELECT at FROM clock)` + afterStartSQL + `
+WHERE id = ANY (ARRAY (SELECT id FROM fitting))` + claimableSQL + `
+), spent AS (
+    SELECT a.scope, a.name, a.key, sum(a.units)::bigint AS units
+    FROM asked AS a JOIN claimed AS j ON j.id = a.id
+    WHERE a.class = 'rate'
+    GROUP BY 1, 2, 3
+), recorded AS (
+    INSERT INTO forge_rate_windows AS w (scope, name, key, starts, units, burst_starts, burst_units, idle_at)
+    SELECT s.scope, s.name, s.key, a.starts, a.units, coalesce(b.starts, '{}'), coalesce(b.units, '{}'),
+           a.starts[cardinality(a.starts)] + l.per
+    FROM spent AS s
+    JOIN limits AS l ON l.scope = s.scope AND l.name = s.name
+    CROSS JOIN clock AS c
+    LEFT JOIN forge_rate_windows AS w ON w.scope = s.scope AND w.name = s.name AND w.key = s.key
+    CROSS JOIN LATERAL forge_rate_add(w.starts, w.units, s.units, l.per, c.at) AS a
+    LEFT JOIN LATERAL forge_rate_add(w.burst_starts, w.burst_units, s.units, forge_burst_span(l.most, l.per, l.burst), c.at) AS b
+        ON l.burst IS NOT NULL
+    ON CONFLICT (scope, name, key) DO UPDATE SET starts = excluded.starts, units = excluded.units,
+        burst_starts = excluded.burst_starts, burst_units = excluded.burst_units, idle_at = excluded.idle_at
+), noted_claim AS (
+    INSERT INTO forge_claims (client_id, ids, limited_ids, limit_locks)
+    SELECT @client::text, (SELECT array_agg(id) FROM claimed), coalesce(array_agg(a.id), '{}'), coalesce(array_agg(a.lock), '{}')
+    FROM claimed AS j JOIN asked AS a ON a.id = j.id AND a.class <> 'rate'
+    HAVING EXISTS (SELECT FROM claimed)
+)
+SELECT ` + jobColumns + `
+FROM claimed AS river_job`
+
+// fitSQL is a CTE with the jobs of another that have a place in their limits of these scopes. A
+// job that is too heavy for a limit has none, and takes none from those behind it.
+func fitSQL(name, from, scopes string) string {
+	return fmt.Sprintf(`, %s AS MATERIALIZED (
+    SELECT j.id
+    FROM %s AS j
+    WHERE j.id <> ALL (ARRAY (
+        SELECT r.id
+        FROM (
+            SELECT id, open, fits,
+                   sum(CASE WHEN units <= capacity THEN units ELSE 0 END) OVER (
+                       PARTITION BY scope, name, key ORDER BY priority, scheduled_at, id) AS taken
+            FROM weighed
+            WHERE scope IN (%s) AND id = ANY (ARRAY (SELECT id FROM %s))) AS r
+        WHERE NOT r.fits OR r.taken > r.open))
+)`, name, from, scopes, from)
+}
+
+// ClaimLimited claims limited jobs, at most MaxLimitedClaim, in one round trip and one
+// transaction: the claim counts the running jobs in a snapshot that is taken after the limits
+// were locked. The server executes the whole batch without the client, so a node that freezes
+// does not hold the locks. If another transaction has locked a row, it claims the other jobs.
+func (c *Client) ClaimLimited(ctx context.Context, o Offer) ([]Row, error) {
+	claimed, locked, err := c.claimLimited(ctx, claimLimitedSQL, o)
+	if locked {
+		claimed, _, err = c.claimLimited(ctx, claimLimitedUnlockedSQL, o)
+	}
+	return claimed, err
+}
+
+// claimLimited claims with a statement. locked is true if it has failed because of a locked row.
+func (c *Client) claimLimited(ctx context.Context, sql string, o Offer) (claimed []Row, locked bool, err error) {
+	of := pgx.StrictNamedArgs{"ids": o.IDs, "queue": o.Queue}
+	batch := &pgx.Batch{}
+	batch.Queue(beginClaimSQL)
+	batch.Queue(claimLockTimeoutSQL)
+	batch.Queue(lockClaimLimitsSQL, of)
+	batch.Queue(lockClaimKeysSQL, pgx.StrictNamedArgs{"ids": o.IDs})
+	batch.Queue(sql, c.claimArgs(o))
+	batch.Queue(commitClaimSQL)
+	sent := c.pool.SendBatch(ctx, batch)
+	claimed, locked, err = readClaim(sent)
+	return claimed, locked, cmp.Or(err, sent.Close())
+}
+
+func readClaim(sent pgx.BatchResults) (claimed []Row, locked bool, err error) {
+	for range 4 { // begin, timeout, limits, keys
+		if _, err := sent.Exec(); err != nil {
+			return nil, false, err
+		}
+	}
+	rows, err := sent.Query()
+	if err == nil {
+		claimed, err = pgx.CollectRows(rows, scanRow)
+	}
+	if err != nil {
+		return nil, IsLocked(err), err
+	}
+	_, err = sent.Exec() // commit
+	return claimed, false, err
+}

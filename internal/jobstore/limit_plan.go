@@ -1,0 +1,60 @@
+package jobstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/forge-scheduler/forge/internal/limitkey"
+)
+
+// Backlog is how many waiting jobs a limit of running jobs would hold back now.
+type Backlog struct {
+	// Jobs is the number of waiting jobs without a place, among the first CountLimit of each of
+	// at most 100 queues, and Values the number of values of the limit's key that they have.
+	Jobs   int64
+	Values int64
+}
+
+// backlogQueues bounds the queues in which a backlog of a kind is read.
+const backlogQueues = 100
+
+// backlogSQL reads the running jobs and the first waiting ones. $1 is the scope of the limit.
+var backlogSQL = strings.NewReplacer("@limit", strconv.Itoa(CountLimit), "@queues", strconv.Itoa(backlogQueues)).Replace(`
+WITH jobs AS (
+    SELECT forge_limit_key($4, $5::text[], args, metadata, tags) AS key, 1 AS running, 0 AS waiting
+    FROM river_job
+    WHERE ` + isRunning + ` AND CASE $1 WHEN 'queue' THEN queue ELSE kind END = $2
+    UNION ALL
+    SELECT forge_limit_key($4, $5::text[], j.args, j.metadata, j.tags), 0, 1
+    FROM (SELECT name FROM river_queue WHERE $1 <> 'queue' OR name = $2 ORDER BY name LIMIT @queues) AS q, LATERAL (
+        SELECT * FROM river_job
+        WHERE ` + isAvailable + ` AND queue = q.name
+        ORDER BY priority, scheduled_at, id LIMIT @limit) AS j
+    WHERE CASE $1 WHEN 'queue' THEN j.queue ELSE j.kind END = $2
+), held AS (
+    SELECT greatest(0, least(sum(waiting), sum(running) + sum(waiting) - $3)) AS jobs FROM jobs GROUP BY key
+)
+SELECT coalesce(sum(jobs), 0)::bigint, count(*) FILTER (WHERE jobs > 0) FROM held`)
+
+// Backlog returns how many waiting jobs a limit of running jobs would hold back if it were in
+// force now. For a rate, it is zero.
+func (s *Store) Backlog(ctx context.Context, l Limit) (b Backlog, err error) {
+	if l.Class() == ClassRate {
+		return b, nil
+	}
+	source, path := limitkey.Constant, []string{""}
+	if l.Key != "" {
+		key, err := limitkey.Parse(l.Key)
+		if err != nil {
+			return b, fmt.Errorf("the key of the limit of %s: %w", l.Name, err)
+		}
+		source, path = keyColumns(key)
+	}
+	err = s.db.QueryRow(ctx, backlogSQL, l.Scope, l.Name, l.Most, source, path).Scan(&b.Jobs, &b.Values)
+	if err != nil {
+		return b, fmt.Errorf("read what the limit of %s would hold back: %w", l.Name, err)
+	}
+	return b, nil
+}

@@ -1,0 +1,122 @@
+package assign
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/explain"
+	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/postgres"
+)
+
+// maxHolders bounds how many jobs are named that hold the places of a limit.
+const maxHolders = 10
+
+// fullLimit is the limit that holds a job back. The zero value means that none does.
+type fullLimit struct {
+	jobstore.Limit
+
+	// value is the job's value of the limit's key.
+	value string
+	// used is the number of used places. holders are some of the jobs that use them.
+	used    int
+	holders []int64
+	// units are those of the job in a rate. freeAt is when they may start, by the clock of the
+	// database, in wait from now; zero if they never do.
+	units  int
+	freeAt time.Time
+	wait   time.Duration
+}
+
+// readFullLimit reads which limit holds the job back.
+func readFullLimit(ctx context.Context, db postgres.DB, j job, now time.Time) (fullLimit, error) {
+	store, l := jobstore.New(db), newLimits()
+	inForce, err := store.Limits(ctx)
+	if err != nil {
+		return fullLimit{}, err
+	}
+	l.set(inForce)
+	if len(l.groupsOf(j)) == 0 {
+		return fullLimit{}, nil
+	}
+	jobs := []job{j}
+	if err := l.read(ctx, db, jobs, now, 0, func(job) bool { return true }); err != nil {
+		return fullLimit{}, err
+	}
+	j = jobs[0]
+	r, ok := l.full(j, l.groupsOf(j), time.Now())
+	if !ok {
+		return fullLimit{}, nil
+	}
+	full := fullLimit{Limit: l.inForce[r.limitID], value: r.key, used: l.used(r.group), units: j.units()}
+	if r.class == jobstore.ClassRate {
+		window := l.windows[r.group]
+		if wait, ever := window.Wait(full.Limit, 0, full.units, window.Now); ever {
+			full.freeAt, full.wait = window.Now.Add(wait), wait
+		}
+		return full, nil
+	}
+	full.holders, err = store.Holders(ctx, jobstore.Places{Scope: r.scope, Name: r.name, Class: r.class, Key: r.key}, maxHolders)
+	return full, err
+}
+
+// say describes the limit and who holds its places, or returns an empty text.
+func (f fullLimit) say() string {
+	if f.Most == 0 {
+		return ""
+	}
+	what := "queue " + f.Name
+	if f.Scope == jobstore.ScopeJob {
+		what = "kind " + f.Name
+	}
+	switch f.Class() {
+	case jobstore.ClassAll:
+		return fmt.Sprintf("%s is at its global_limit of %d running jobs in the cluster%s", what, f.Most, f.sayHolders())
+	case jobstore.ClassKey:
+		return fmt.Sprintf("%s is at its limit_per_key of %d running jobs %s in the cluster%s", what, f.Most, sayKey(f.Key, f.value), f.sayHolders())
+	}
+	rate := fmt.Sprintf("its rate_limit of %d in %s", f.Most, explain.Span(f.Per))
+	if f.Burst > 0 {
+		rate += fmt.Sprintf(" and %d at once", f.Burst)
+	}
+	if f.Key != "" {
+		rate += " " + sayKey(f.Key, f.value)
+	}
+	if f.freeAt.IsZero() {
+		return fmt.Sprintf("it needs %d units, which %s never has within %s; change its weight or the limit", f.units, what, rate)
+	}
+	start := "the next start is"
+	if f.units > 1 {
+		start = fmt.Sprintf("the next start of %d units is", f.units)
+	}
+	return fmt.Sprintf("%s is at %s; %s possible at %s, in %s", what, rate, start, explain.Instant(f.freeAt), explain.Span(f.wait))
+}
+
+// sayKey names the jobs with a value of a key.
+func sayKey(key, value string) string {
+	if value == "" {
+		return "without " + key
+	}
+	return "with " + key + " = " + strconv.Quote(value)
+}
+
+func (f fullLimit) sayHolders() string {
+	if len(f.holders) == 0 {
+		return ""
+	}
+	ids := make([]string, len(f.holders))
+	for i, id := range f.holders {
+		ids[i] = strconv.FormatInt(id, 10)
+	}
+	if more := f.used - len(ids); more > 0 {
+		ids = append(ids, fmt.Sprintf("%d more", more))
+	}
+	if len(ids) == 1 {
+		return ": job " + ids[0] + " runs"
+	}
+	last := len(ids) - 1
+	return ": jobs " + strings.Join(ids[:last], ", ") + " and " + ids[last] + " run"
+}
