@@ -1,6 +1,6 @@
 // Command release builds all files of a release of forge into a directory: archives of the
-// program for each platform, their SBOMs, packages, an image, a Homebrew formula, the changes of the
-// version, and the checksums of all of them. Two runs on one commit write the same bytes.
+// program for each platform, their SBOMs, packages, an image, a Helm chart, a Homebrew formula, the
+// changes of the version, and the checksums of all of them. Two runs on one commit write the same bytes.
 //
 //	go -C tools/release run . -out ../../dist
 package main
@@ -93,6 +93,7 @@ func (r *release) make(ctx context.Context) error {
 		{"list the modules", r.writeBills},
 		{"write packages", r.writePackages},
 		{"write the image", r.writeImage},
+		{"write the chart", r.writeChart},
 		{"write the formula", r.writeFormula},
 		{"cut the changes", r.writeChanges},
 		{"sum up", r.writeSums},
