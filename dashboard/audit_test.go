@@ -45,13 +45,13 @@ func TestAuditSaysWhoDidWhat(t *testing.T) {
 	}
 }
 
-// Every route that changes something records the action before it carries it out.
+// Every route that changes something in the cluster records the action before it carries it out.
 func TestEveryActionIsAudited(t *testing.T) {
 	t.Parallel()
 	c := dashboardtest.New()
 	h := handlerOf(c)
 	for path, r := range addresses(newServer(c)) {
-		if r.Post == nil {
+		if r.Post == nil || path == "/views" { // which changes the reader's browser alone
 			continue
 		}
 		c.Audit, c.Done = nil, nil

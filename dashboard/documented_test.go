@@ -44,7 +44,7 @@ func TestUndocumentedAnswersAreDetected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	added := `{"id":1,"kind":"a","state":"available","queue":"c"}`
+	added := `{"id":1,"kind":"a","verdict":"added","state":"available","queue":"c","scheduled_at":"2027-01-01T00:00:00Z"}`
 	wrong := `{"type":"about:blank","title":"Conflict","status":409}`
 	for _, c := range []struct {
 		method, path string

@@ -22,7 +22,7 @@ func TestEveryWrongFieldIsNamed(t *testing.T) {
 			"#/args/a~1b/x: stands twice",
 			"#/kind: must be a text (got 7)",
 			`#/priority: must be a whole number (got "high")`,
-			"#/colour: is unknown; the fields are kind, args, queue, priority, at, unique, unique_args, unique_period, unique_queue, unique_states, no_unique",
+			"#/colour: is unknown; the fields are kind, args, queue, priority, at, unique, weight, unique_args, unique_period, unique_queue, unique_states, no_unique, replace, debounce, max_wait, throttle",
 			`#/at: must be a time such as 2026-11-20T15:04:05Z (got "noon")`,
 		}},
 		{"jobs", `{"priority": 9, "queue": "A b", "unique": "` + strings.Repeat("k", 1001) + `", "args": {"a": ["\u0000"]}}`, []string{

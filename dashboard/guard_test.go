@@ -16,7 +16,7 @@ import (
 
 // addresses fills in the paths of the routes with existing objects.
 func addresses(s *server) map[string]route.Route {
-	fill := strings.NewReplacer("{$}", "", "{name}", "backup", "{id}", "42", "{group}", dashboardtest.DeadGroup, "{role}", "scheduler", "{term}", "7", "{kind}", "dump", "{node}", "node-1", "{alert}", "no_scheduler_leader", "{file}", s.pages.Assets.Hashed["app.css"],
+	fill := strings.NewReplacer("{$}", "", "{session}", "aaaaaaaaaaaaaaaa", "{name}", "backup", "{id}", "42", "{group}", dashboardtest.DeadGroup, "{role}", "scheduler", "{term}", "7", "{kind}", "dump", "{node}", "node-1", "{alert}", "no_scheduler_leader", "{file}", s.pages.Assets.Hashed["app.css"],
 		"{tick}", "2026-11-20T02:00:00Z", "{hash}", dashboardtest.OldHash)
 	all := map[string]route.Route{}
 	for _, r := range s.routes() {
@@ -256,7 +256,7 @@ var pagePaths = []string{
 }
 
 var (
-	ownScript      = regexp.MustCompile(`<script src="/static/[a-z.-]+\.[0-9a-f]{10}\.js"(?: defer)?></script>`)
+	ownScript      = regexp.MustCompile(`<script src="/static/[a-z.-]+\.[0-9a-f]{10}\.js" async data-scripts="(?: ?/static/[a-z.-]+\.[0-9a-f]{10}\.js)+"></script>`)
 	attributeValue = regexp.MustCompile(`="[^"]*"`)
 	faults         = map[string]*regexp.Regexp{
 		"a script":           regexp.MustCompile(`(?i)<script`),

@@ -12,7 +12,7 @@ import (
 
 // hostilePaths returns the pages of the hostile cluster, and requests to the API.
 func hostilePaths(c *dashboardtest.Cluster) (pages, answers []string) {
-	fill := strings.NewReplacer("{$}", "", "{id}", "42", "{role}", "scheduler", "{term}", "7", "{group}", dashboardtest.DeadGroup, "{tick}", "2026-11-20T02:00:00Z", "{hash}", dashboardtest.OldHash,
+	fill := strings.NewReplacer("{$}", "", "{session}", "aaaaaaaaaaaaaaaa", "{id}", "42", "{role}", "scheduler", "{term}", "7", "{group}", dashboardtest.DeadGroup, "{tick}", "2026-11-20T02:00:00Z", "{hash}", dashboardtest.OldHash,
 		"{name}", dashboardtest.AttackName, "{node}", dashboardtest.AttackName, "{alert}", dashboardtest.AttackName, "{file}", "app.css")
 	for _, r := range newServer(c).routes() {
 		path := fill.Replace(r.Path)

@@ -21,6 +21,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
 
@@ -164,6 +165,37 @@ func (f *countedOutlines) Outline(ctx context.Context, before []cronstore.Outlin
 	return f.Crons.Outline(ctx, before)
 }
 
+// The events of a time have pages too.
+func TestEventsOfATime(t *testing.T) {
+	t.Parallel()
+	c := dashboardtest.New()
+	c.Events = nil
+	for id := int64(5); id > 0; id-- {
+		c.Events = append(c.Events, eventstore.Event{ID: id, At: dashboardtest.Epoch.Add(time.Duration(id) * time.Minute), Type: eventstore.NodeJoined})
+	}
+	h := handlerOf(c)
+	at := func(minutes int) string {
+		return dashboardtest.Epoch.Add(time.Duration(minutes) * time.Minute).Format(time.RFC3339)
+	}
+	var ids []int64
+	for _, e := range walk[eventstore.Event](t, h, "/api/v1/events?limit=2&from="+at(2)+"&to="+at(5), func(int) {}) {
+		ids = append(ids, e.ID)
+	}
+	if want := []int64{4, 3, 2}; !slices.Equal(ids, want) {
+		t.Errorf("got %v, want %v", ids, want)
+	}
+	for query, want := range map[string]string{
+		"from=yesterday":                        "from must be a time such as",
+		"from=" + at(5) + "&to=" + at(2):        "an instant before to",
+		"to=" + at(5) + "&follow=true":          "to ends the list, and follow does not end",
+		"from=" + at(2) + "&from=2026-01-01T00": "from",
+	} {
+		if w := get(t, h, "/api/v1/events?"+query); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: %d %s, want %s", query, w.Code, w.Body, want)
+		}
+	}
+}
+
 // Tenures that begin while the list is read do not change the rest of the list.
 func TestTenuresPageByPage(t *testing.T) {
 	t.Parallel()
@@ -228,10 +260,10 @@ func TestEveryListRejectsForeignCursors(t *testing.T) {
 func TestEnqueueUnique(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
-		`"unique_args": true, "unique_period": "1h"`:            `, unique "" {Args:true Queue:false Period:1h0m0s States:[]}`,
-		`"unique_queue": true`:                                  `, unique "" {Args:false Queue:true Period:0s States:[]}`,
-		`"no_unique": true`:                                     `, unique "" {Args:false Queue:false Period:0s States:[]}`,
-		`"unique": "monday"`:                                    `, unique "monday" {Args:false Queue:false Period:0s States:[]}`,
+		`"unique_args": true, "unique_period": "1h"`:            `, unique "" {Args:true Queue:false ArgNames:[] Period:1h0m0s States:[]}`,
+		`"unique_queue": true`:                                  `, unique "" {Args:false Queue:true ArgNames:[] Period:0s States:[]}`,
+		`"no_unique": true`:                                     `, unique "" {Args:false Queue:false ArgNames:[] Period:0s States:[]}`,
+		`"unique": "monday"`:                                    `, unique "monday" {Args:false Queue:false ArgNames:[] Period:0s States:[]}`,
 		`"unique": "monday", "unique_args": true`:               "#",
 		`"no_unique": true, "unique_queue": true`:               "#",
 		`"unique_period": "1ms"`:                                "#/unique_period",

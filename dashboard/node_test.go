@@ -12,6 +12,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/access"
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/handover"
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -65,13 +66,17 @@ func TestLoadOfNode(t *testing.T) {
 			dashboardtest.Window(metrics.NodesName, minute, 2, "state", "active"),
 			dashboardtest.Window(metrics.NodeUsedName, minute, 7, "node_id", "node-1"),
 			dashboardtest.Window(metrics.NodeUsedName, minute, 30, "node_id", "node-2"))
+		at := dashboardtest.Epoch.Add(-time.Duration(minute) * time.Minute)
+		c.Shares = append(c.Shares, aggregator.SharePoint{At: at, Share: aggregator.Share{Key: "node-1", Attempts: 12, Failures: 3}},
+			aggregator.SharePoint{At: at, Share: aggregator.Share{Key: aggregator.Other, Attempts: 500, Failures: 400}})
 	}
 	c.Events = append(c.Events, eventstore.Event{ID: 100, At: dashboardtest.Epoch, Type: eventstore.LeaderElected, NodeID: "node-1", Role: "scheduler", Term: 7})
 	c.Audit = append(c.Audit, access.AuditEntry{ID: 100, At: dashboardtest.Epoch, Action: "node.drain", Object: "node-2"})
 	h := handlerOf(c)
 	page := get(t, h, "/nodes/node-1").Body.String()
 	for _, want := range []string{
-		"Slots in use: in use 7 now, at most 7.", "the node has 50", `href="/nodes/node-1?span=6h#load"`, `action="/nodes/node-1#load"`,
+		"Slots in use: in use 7 now, at most 7.", "the node has 50", "Jobs a minute: finished 12 now, at most 12; failed 3 now, at most 3.",
+		"In the 15 minutes until 2026-11-20 12:00:00", "<dd>500 ms / 500 ms / 1m 30s</dd>", `href="/nodes/node-1?span=6h#load"`, `action="/nodes/node-1#load"`,
 		`href="/activity?filter=node%3Anode-1"`, `id="events-100"`, `href="/leaders/scheduler/terms/7"`, `<a href="/nodes/node-2">node-2</a>`,
 	} {
 		if !strings.Contains(page, want) {
@@ -87,6 +92,19 @@ func TestLoadOfNode(t *testing.T) {
 	}
 	if got := get(t, h, "/nodes/node-1?span=never"); got.Code != http.StatusBadRequest {
 		t.Errorf("an unreadable time: %d", got.Code)
+	}
+}
+
+// The document of one node has what it did in the last minutes.
+func TestWorkOfNode(t *testing.T) {
+	t.Parallel()
+	h := handlerOf(dashboardtest.New())
+	type document struct{ Recent *aggregator.Work }
+	if got := decode[document](t, get(t, h, "/api/v1/nodes/node-1")); got.Recent == nil || got.Recent.Started != 12.25 || *got.Recent.Wait.P99 != 90 {
+		t.Errorf("%+v", got.Recent)
+	}
+	if got := decode[web.List[document]](t, get(t, h, "/api/v1/nodes")); len(got.Items) != 2 || got.Items[0].Recent != nil {
+		t.Errorf("in the list: %+v", got)
 	}
 }
 

@@ -164,6 +164,29 @@ func TestDocumentDescribesEveryOperation(t *testing.T) {
 
 var operationID = regexp.MustCompile(`^[a-z][A-Za-z0-9]+$`)
 
+// Operations that add jobs take the caller's trace.
+func TestDocumentHasHeadersOfTraces(t *testing.T) {
+	t.Parallel()
+	document, _ := servedDocument(t, handlerOf(dashboardtest.New()))
+	for path, traced := range map[string]bool{
+		"/api/v1/jobs": true, "/api/v1/crons/{name}/trigger": true, "/api/v1/crons/{name}/backfill": true, "/api/v1/crons/{name}/pause": false,
+	} {
+		var found []string
+		for _, p := range document.Paths[path]["post"].Parameters {
+			if p.In == "header" {
+				found = append(found, p.Name)
+			}
+		}
+		want := []string{"Idempotency-Key"}
+		if traced {
+			want = []string{"traceparent", "tracestate", "Idempotency-Key"}
+		}
+		if !slices.Equal(found, want) {
+			t.Errorf("POST %s has the headers %q, want %q", path, found, want)
+		}
+	}
+}
+
 // Operations that need a scope require a token if the node requires tokens.
 func TestDocumentStatesWhoNeedsToken(t *testing.T) {
 	t.Parallel()

@@ -31,6 +31,26 @@ func manyTicks(c *dashboardtest.Cluster, count int) {
 	}
 }
 
+func TestCronPageShowsOwnerAndRunbook(t *testing.T) {
+	t.Parallel()
+	c := dashboardtest.New()
+	h := handlerOf(c)
+	if page := get(t, h, "/crons/backup").Body.String(); strings.Contains(page, "<dt>Owner</dt>") || strings.Contains(page, "<dt>Runbook</dt>") {
+		t.Error("the page has an empty owner or runbook")
+	}
+	spec := &c.Crons[0].Spec
+	spec.Description, spec.Owner, spec.Runbook = "Copies <all> tables.", "team-data", "https://wiki.example.com/backup?a=1&b=2"
+	page := get(t, h, "/crons/backup").Body.String()
+	for _, want := range []string{
+		"Copies &lt;all&gt; tables.", "<dt>Owner</dt><dd>team-data</dd>",
+		`<dt>Runbook</dt><dd><a href="https://wiki.example.com/backup?a=1&amp;b=2" rel="noreferrer">https://wiki.example.com/backup?a=1&amp;b=2</a></dd>`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in\n%s", want, page)
+		}
+	}
+}
+
 func TestLedgerJumpsToATick(t *testing.T) {
 	t.Parallel()
 	c := dashboardtest.New()

@@ -24,6 +24,14 @@ func TestEnqueueByFields(t *testing.T) {
 			t.Errorf("status %d; the form lacks %s", w.Code, want)
 		}
 	}
+	w = post(t, h, "/enqueue", formType, "kind=dump&arg.table=users&arg.speed=%22slow%22&weight=5")
+	if w.Code != http.StatusSeeOther || !strings.HasSuffix(c.Done[len(c.Done)-1], ", weight 5") {
+		t.Errorf("status %d; it did %v", w.Code, c.Done)
+	}
+	w = post(t, h, "/enqueue", formType, "kind=dump&arg.table=users&arg.speed=%22slow%22&weight=0")
+	if page := w.Body.String(); w.Code != http.StatusUnprocessableEntity || !strings.Contains(page, "from 1 to 1000000 (got &#34;0&#34;)") || !strings.Contains(page, `name="weight" min="1" max="1000000" value="0"`) {
+		t.Errorf("status %d; the form does not say what is wrong with the weight", w.Code)
+	}
 	w = post(t, h, "/enqueue", formType, "kind=dump&args=%5Boops")
 	if w.Code != http.StatusUnprocessableEntity || !strings.Contains(w.Body.String(), ">[oops</textarea>") {
 		t.Errorf("status %d; the JSON that was typed is lost", w.Code)

@@ -47,7 +47,8 @@ func TestEveryRequestIsDocumented(t *testing.T) {
 	}
 }
 
-// For each form of a page there is an API request with the same effect.
+// For each form of a page there is an API request with the same effect, apart from the one that
+// changes the reader's browser alone.
 func TestEveryFormHasItsRequest(t *testing.T) {
 	t.Parallel()
 	s := newServer(dashboardtest.New())
@@ -56,7 +57,7 @@ func TestEveryFormHasItsRequest(t *testing.T) {
 		posts[r.Path] = r.Post != nil
 	}
 	for _, r := range s.pages.Routes() {
-		if r.Post == nil {
+		if r.Post == nil || r.Path == "/views" {
 			continue
 		}
 		twin := "/api/v1" + r.Path

@@ -20,24 +20,34 @@ func TestQueueAPI(t *testing.T) {
 	if len(queues) != 2 || queues[0].Name != "bulk" || queues[0].PausedAt.IsZero() || queues[1].GlobalLimit != 3 {
 		t.Errorf("queues: %+v", queues)
 	}
-	want := `{"items":[{"scope":"job","name":"dump","limit":9,"running":2,"available":5}]}` + "\n"
+	want := `{"items":[{"scope":"job","name":"dump","limit":9,"running":2,"available":5},` +
+		`{"scope":"queue","name":"default","limit":2,"key":"args.tenant","running":4,"available":0},` +
+		`{"scope":"queue","name":"default","limit":100,"burst":5,"per":"1m","started":7,"running":0,"available":0}]}` + "\n"
 	if diff := cmp.Diff(want, get(t, h, "/api/v1/limits").Body.String()); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
 	for _, step := range []struct {
-		path   string
-		status int
-		want   string
+		path, body string
+		status     int
+		want       string
 	}{
-		{"bulk/pause", 200, `{"name":"bulk","paused_at":"2026-11-20T12:00:00Z","changed":true}`},
-		{"bulk/resume", 200, `{"name":"bulk","changed":false}`},
-		{"nobody/pause", 404, "There is no such queue."},
+		{"bulk/pause", "", 200, `{"name":"bulk","paused_at":"2026-11-20T12:00:00Z","paused_by":"the API from 127.0.0.1","changed":true}`},
+		{"bulk/pause", `{"for": "2h", "reason": "why"}`, 200, `"pause_reason":"why","paused_until":"2026-11-20T14:00:00Z","changed":true}`},
+		{"bulk/pause", `{"for": "tomorrow"}`, 422, "want a time such as 90m, 2h or 3d"},
+		{"bulk/pause", `{"kind": "send", "key": "tenant=acme"}`, 200, `{"name":"bulk","kind":"send","key":"args.tenant","value":"acme","paused_at":"2026-11-20T12:00:00Z","paused_by":"the API from 127.0.0.1","changed":true}`},
+		{"bulk/pause", `{"key": "acme"}`, 422, `no value in \"acme\"; want KEY=VALUE such as args.tenant=acme`},
+		{"bulk/resume", `{"key": "args.tenant=acme"}`, 200, `{"name":"bulk","key":"args.tenant","value":"acme","changed":false}`},
+		{"bulk/resume", `{"reason": "done"}`, 200, `{"name":"bulk","changed":false}`},
+		{"nobody/pause", "", 404, "There is no such queue."},
 	} {
-		if w := post(t, h, "/api/v1/queues/"+step.path, jsonType, ""); w.Code != step.status || !strings.Contains(w.Body.String(), step.want) {
+		if w := post(t, h, "/api/v1/queues/"+step.path, jsonType, step.body); w.Code != step.status || !strings.Contains(w.Body.String(), step.want) {
 			t.Errorf("%s: %d %s", step.path, w.Code, w.Body)
 		}
 	}
-	if diff := cmp.Diff([]string{"pause queue by the API from 127.0.0.1", "resume queue by the API from 127.0.0.1"}, c.Done); diff != "" {
+	if diff := cmp.Diff([]string{
+		"pause queue by the API from 127.0.0.1", "pause queue by the API from 127.0.0.1 because why for 2h0m0s",
+		"pause queue by the API from 127.0.0.1 of kind send, args.tenant=acme", "resume queue by the API from 127.0.0.1 of args.tenant=acme", "resume queue by the API from 127.0.0.1 because done",
+	}, c.Done); diff != "" {
 		t.Errorf("did (-want +got):\n%s", diff)
 	}
 }
@@ -47,7 +57,7 @@ func TestQueuesPage(t *testing.T) {
 	c := dashboardtest.New()
 	h := handlerOf(c)
 	page := get(t, h, "/queues").Body.String()
-	for _, want := range []string{`action="/queues/bulk/resume"`, `action="/queues/default/pause"`, `href="/queues/bulk"`, `href="/jobs?queue=bulk&amp;state=available"`, "paused</span>", "Limits of the whole cluster", ">dump<"} {
+	for _, want := range []string{`action="/queues/bulk/resume"`, `action="/queues/default/pause"`, `href="/queues/bulk"`, `href="/jobs?queue=bulk&amp;state=available"`, "paused</span>", "Limits of the whole cluster", ">dump<", "4 running, at most 2 for each args.tenant", "7 of 100 started in 1m, 5 at once"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}

@@ -234,3 +234,26 @@ func TestLoginReturnsToOwnPagesOnly(t *testing.T) {
 		}
 	}
 }
+
+// The page and the API filter and sort the tokens. The fields of the filter are not those of the
+// form that creates a token.
+func TestTokensFiltered(t *testing.T) {
+	t.Parallel()
+	_, options := clusterWithTokens()
+	h := New(options)
+	for _, path := range []string{"/tokens?filter=token:none", "/tokens?scope=admin&filter=token:none"} {
+		page := asAdmin(t, h, path, nil).Body.String()
+		for _, want := range []string{"No token matches the filter.", "token:none", `<option value="state:revoked">`, `<option value="viewer" selected>`} {
+			if !strings.Contains(page, want) {
+				t.Errorf("%s lacks %s", path, want)
+			}
+		}
+	}
+	all, none := asAdmin(t, h, "/api/v1/tokens?sort=created", nil).Body.String(), asAdmin(t, h, "/api/v1/tokens?filter=token:none", nil).Body.String()
+	if !strings.Contains(all, `"name"`) || strings.Contains(none, `"name"`) {
+		t.Errorf("all: %s, none: %s", all, none)
+	}
+	if w := asAdmin(t, h, "/tokens?filter=scope:root", nil); w.Code != http.StatusBadRequest || !strings.Contains(html.UnescapeString(w.Body.String()), `found "root", want one of`) {
+		t.Errorf("an unknown scope: %d", w.Code)
+	}
+}

@@ -16,10 +16,10 @@ import (
 // activityRoutes returns the route of the activity.
 func (s *API) activityRoutes() []route.Route {
 	o := route.Operation{
-		ID: "listActivity", Summary: "List events and audit entries in one stream, newest first",
-		About: "Returns what has happened in the cluster and who did it. The entries of the audit log require the scope admin; others get only events. A page may hold fewer entries than the limit although others follow.",
+		ID: "listActivity", Summary: "List events and audit entries in one stream",
+		About: "Returns what has happened in the cluster and who did it. The entries of the audit log require the scope admin; others get only events. An action that both logs have is one entry, the event. Of an action on many jobs or crons, which writes many events, the stream has the first one, unless the filter has the key cron or text. A page may hold fewer entries than the limit although others follow.",
 		Query: slices.Concat([]route.Parameter{
-			filterParameter("type:config_* node:node-2 by:ada since:2h", activity.Keys),
+			filterParameter("type:config_* node:node-2 by:ada since:2h", activity.Keys), route.Among("sort", "The order: newest (the newest entries first) or oldest. With follow, it is the newest.", activity.Orders...),
 		}, route.Paged, []route.Parameter{
 			route.Flag("follow", "Continue with new entries, oldest first, one object per line (application/x-ndjson)."),
 		}),

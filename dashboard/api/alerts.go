@@ -10,6 +10,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/internal/filter"
 )
 
 // silenceAsk gives the duration of a silence, by either For or Until, and its reason.
@@ -34,10 +35,11 @@ type triedDocument struct {
 func (s *API) alertRoutes() []route.Route {
 	ofAlert := slices.Concat([]route.Parameter{route.Text("alert", "Only of this alert.")}, route.Paged)
 	routes := []route.Route{
-		list(s, "/api/v1/alerts", route.Operation{
+		get(s, "/api/v1/alerts", route.Operation{
 			ID: "listAlerts", Summary: "List the alerts, firing ones first",
 			About: "Returns the alerts in force with their open occurrences and silences. The list is complete.",
-		}, s.Source.Alerts.List),
+			Query: []route.Parameter{filterParameter("state:firing severity:critical", alerts.FilterTable.Keys()), sortParameter(alerts.Orders)},
+		}, filtered(s, alerts.FilterTable, alerts.Orders, s.Source.Alerts.List)),
 		paged(s, "/api/v1/alerts/history", route.Operation{
 			ID: "listOccurrences", Summary: "List occurrences that are over, newest first", About: "Returns the occurrences that are resolved.", Query: ofAlert,
 		}, func(i alerts.Occurrence) int64 { return i.ID }, ofOneAlert(s.Source.Alerts.History)),
@@ -71,9 +73,13 @@ func (s *API) alertRoutes() []route.Route {
 		}))
 }
 
-func ofOneAlert[T any](read func(context.Context, string, int64, int) ([]T, error)) func(*http.Request, *web.Query) ([]T, error) {
+func ofOneAlert[T any](read func(context.Context, []filter.Pattern, int64, int) ([]T, error)) func(*http.Request, *web.Query) ([]T, error) {
 	return func(r *http.Request, q *web.Query) ([]T, error) {
-		return read(r.Context(), q.Values.Get("alert"), q.Number("before"), q.Limit())
+		var names []filter.Pattern
+		if alert := q.Values.Get("alert"); alert != "" {
+			names = append(names, filter.Is("alert", alert).Text)
+		}
+		return read(r.Context(), names, q.Number("before"), q.Limit())
 	}
 }
 

@@ -62,8 +62,8 @@ type API struct {
 func New(opts Options, g *auth.Guard, c *cluster.Cluster) *API {
 	s := &API{
 		Guard: g, Cluster: c, Options: opts,
-		lead:     cluster.NewCache(100*time.Millisecond, c.Source.Leadership.Leaders),
-		findings: cluster.NewCache(time.Second, c.Doctor),
+		lead:     cluster.NewCache(c.Lifetime, 100*time.Millisecond, c.Source.Leadership.Leaders),
+		findings: cluster.NewCache(c.Lifetime, time.Second, c.Doctor),
 	}
 	s.Document = sync.OnceValues(func() (openapi.Document, error) {
 		doc, err := openapi.Describer{Version: s.Self.Version, Tokens: s.Tokens != nil, Fields: ownFields, Names: ownNames}.Describe(s.Routes())
@@ -86,7 +86,7 @@ func New(opts Options, g *auth.Guard, c *cluster.Cluster) *API {
 // Routes returns the routes of the probes and of the API.
 func (s *API) Routes() []route.Route {
 	routes := slices.Concat(s.probeRoutes(), s.documentRoutes(), s.leaderRoutes(), s.eventRoutes(), s.activityRoutes(), s.configRoutes(), s.metricRoutes(), s.alertRoutes(),
-		s.cronRoutes(), s.jobRoutes(), s.deadRoutes(), s.nodeRoutes(), s.tokenRoutes(), []route.Route{s.readerRoute()})
+		s.cronRoutes(), s.jobRoutes(), s.deadRoutes(), s.nodeRoutes(), s.tokenRoutes(), s.sessionRoutes(), []route.Route{s.readerRoute()})
 	for i, r := range routes {
 		if r.Posts != nil {
 			routes[i].Post = s.idempotent(r, r.Post)
@@ -128,7 +128,7 @@ var ownNames = map[reflect.Type]string{
 
 // ownFields are the schemas of fields that the Go types do not fully describe.
 var ownFields = map[reflect.Type]map[string]*jsonschema.Schema{
-	reflect.TypeFor[enqueueAsk]():         {"priority": route.Bounded("", "", 4, 0).Schema()},
+	reflect.TypeFor[enqueueAsk]():         {"priority": route.Bounded("", "", 4, 0).Schema(), "weight": route.Bounded("", "", config.MaxWeight, 0).Schema()},
 	reflect.TypeFor[backfillAsk]():        {"limit": route.Bounded("", "", cluster.MaxBackfill, cluster.DefaultBackfill).Schema()},
 	reflect.TypeFor[leaderstore.Tenure](): {"gap_ms": {Type: "number"}},
 	reflect.TypeFor[config.FieldChange](): {"from": configValue("in force"), "to": configValue("in the file")},

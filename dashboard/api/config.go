@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/cronstore"
@@ -19,9 +20,13 @@ func (s *API) configRoutes() []route.Route {
 		paged(s, "/api/v1/config", route.Operation{
 			ID: "listConfigurations", Summary: "List the configurations that were in force, newest first",
 			About: "Returns each time that a configuration was put in force: when, by whom, and from which node's file. The first one is in force.",
-			Query: route.PagedByID,
+			Query: append([]route.Parameter{filterParameter("by:ada* since:7d", cronstore.HistoryTable.Keys())}, route.PagedByID...),
 		}, func(a cronstore.Application) int64 { return a.ID }, func(r *http.Request, q *web.Query) ([]cronstore.Application, error) {
-			return s.Configs.History(r.Context(), q.Number("before"), q.Limit())
+			where := cluster.Where(q, cronstore.HistoryTable.Keys())
+			if err := q.Err(); err != nil {
+				return nil, err
+			}
+			return s.Configs.SearchHistory(r.Context(), where, q.Number("before"), q.Limit())
 		}),
 		get(s, "/api/v1/config/{hash}/diff", route.Operation{
 			ID: "diffConfigurations", Summary: "Compare a configuration with the one before it, or with another one",

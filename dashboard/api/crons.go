@@ -111,7 +111,7 @@ func (s *API) cronRoutes() []route.Route {
 	routes = append(routes, s.pauseManyRoutes()...)
 	return append(routes,
 		post(s, "/api/v1/crons/{name}/trigger", route.Operation{
-			ID: "triggerCron", Summary: "Run a cron now, or a tick of it that did not run",
+			ID: "triggerCron", Summary: "Run a cron now, or a tick of it that did not run", Traced: true,
 			Reply: route.Reply{Status: http.StatusCreated, Headers: []string{route.LocationHeader}},
 			About: "Runs the cron now, or runs the tick `at` if it did not run. The answer names the job.",
 		}, s.trigger),
@@ -122,20 +122,21 @@ func (s *API) cronRoutes() []route.Route {
 			ID: "resumeCron", Summary: "Resume a cron", About: "Lets a paused cron fire again." + changesNothingTwice,
 		}, s.setCronPaused(false)),
 		post(s, "/api/v1/crons/{name}/backfill", route.Operation{
-			ID: "backfillCron", Summary: "Run the ticks of a time range that have no job",
+			ID: "backfillCron", Summary: "Run the ticks of a time range that have no job", Traced: true,
 			About: "Runs the ticks from `from` up to `to` that have no job, oldest first. `dry_run` lists them and runs none.",
 		}, s.backfill))
 }
 
 func (s *API) listCrons(r *http.Request, q *web.Query) (page web.List[CronItem], err error) {
-	all, err := s.Outlines.Get(r.Context())
-	if err != nil {
-		return page, err
-	}
-	filter, at := cluster.NewCronFilter(q), all.At(s.Now())
+	filter := cluster.NewCronFilter(q)
 	if err := q.Err(); err != nil {
 		return page, err
 	}
+	all, err := s.Outline(r.Context(), filter)
+	if err != nil {
+		return page, err
+	}
+	at := all.At(s.Now())
 	outlined, after := filter.Page(at, filter.Select(at, all.Crons), q.Limit())
 	crons, err := s.ReadCrons(r.Context(), outlined)
 	items := make([]CronItem, len(crons))
@@ -224,7 +225,7 @@ func (s *API) trigger(c *call, body triggerAsk) (row cronstore.Tick, err error) 
 	if err := config.CheckArgs(body.Args); err != nil {
 		return row, err
 	}
-	row, err = s.Trigger(c.Context(), cronstore.Trigger{Cron: c.PathValue("name"), At: body.At, Args: body.Args, By: c.by})
+	row, err = s.Trigger(c.parent().Into(c.Context()), cronstore.Trigger{Cron: c.PathValue("name"), At: body.At, Args: body.Args, By: c.by})
 	c.location = jobAddress(row.JobID)
 	return row, err
 }
@@ -234,6 +235,6 @@ func (s *API) backfill(c *call, body backfillAsk) (done backfillDocument, err er
 	if err != nil {
 		return done, err
 	}
-	b, ran, err := s.Backfill(c.Context(), span, c.by, body.DryRun)
+	b, ran, err := s.Backfill(c.parent().Into(c.Context()), span, c.by, body.DryRun)
 	return backfillDocument{b, body.DryRun, ran}, err
 }

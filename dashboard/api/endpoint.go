@@ -8,9 +8,11 @@ import (
 	"strconv"
 
 	"github.com/forge-scheduler/forge/dashboard/auth"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/live"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
@@ -64,6 +66,19 @@ func list[T any](s *API, path string, o route.Operation, read func(context.Conte
 		items, err := read(r.Context())
 		return web.ListOf(items, ""), err
 	})
+}
+
+// filtered returns the answer of a list that has only one page, and that is filtered and sorted in
+// memory.
+func filtered[T any](s *API, table filter.Table[T], orders filter.Orders[T], read func(context.Context) ([]T, error)) func(*http.Request, *web.Query) (web.List[T], error) {
+	return func(r *http.Request, q *web.Query) (found web.List[T], err error) {
+		where, sort := cluster.Where(q, table.Keys()), cluster.SortOf(q, orders.Names())
+		if err := q.Err(); err != nil {
+			return found, err
+		}
+		rows, err := read(r.Context())
+		return web.ListOf(orders.Sort(sort, table.Select(where, s.Now(), rows)), ""), err
+	}
 }
 
 // paged returns the route of a list of rows by descending id. The next page starts below

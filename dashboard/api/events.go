@@ -8,6 +8,7 @@ import (
 
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/dashboard/window"
 	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 )
@@ -20,6 +21,7 @@ func (s *API) eventRoutes() []route.Route {
 		Query: slices.Concat([]route.Parameter{
 			{Name: "type", Kind: "string", About: "Only events of this type; may be repeated, or list several separated by commas.", Many: true},
 			route.Text("role", "Only of this role."),
+			route.Instant("from", "Only those from this instant on."), route.Instant("to", "Only those before this instant; not with follow."),
 		}, route.Followed),
 	}, s.events)}
 	if s.Audit != nil {
@@ -37,8 +39,15 @@ func (s *API) eventRoutes() []route.Route {
 }
 
 func (s *API) events(r *http.Request, q *web.Query) (growing[eventstore.Event], error) {
-	filter := eventstore.Filter{Types: q.Texts("type"), Role: q.Values.Get("role")}
-	err := s.Source.Events.CheckTypes(r.Context(), filter.Types)
+	times, err := window.Parse(q.Values, s.Now(), 0)
+	if err == nil && !times.To.IsZero() && q.Flag("follow") {
+		err = errors.New("to ends the list, and follow does not end: send one of them")
+	}
+	if err != nil {
+		return growing[eventstore.Event]{}, web.BadRequest(err)
+	}
+	filter := eventstore.Filter{Types: q.Texts("type"), Role: q.Values.Get("role"), From: times.From, To: times.To}
+	err = s.Source.Events.CheckTypes(r.Context(), filter.Types)
 	if unknown, ok := errors.AsType[*eventstore.UnknownTypeError](err); ok {
 		err = web.Refuse(http.StatusBadRequest, "type "+unknown.Error())
 	}

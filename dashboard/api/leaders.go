@@ -32,6 +32,8 @@ type LeaderItem struct {
 type nodeItem struct {
 	nodestore.Node
 	handover.Duty
+	// Recent is only in the document of a single node.
+	Recent *aggregator.Work `json:"recent,omitempty"`
 }
 
 const safeToStop = " `safe_to_stop` is true once the node is drained, leads no role and runs no job, so that stopping it interrupts nothing."
@@ -84,7 +86,7 @@ func (s *API) leaderRoutes() []route.Route {
 			Query: []route.Parameter{filterParameter("state:active tag:zone=eu*", nodestore.FilterTable.Keys()), sortParameter(nodestore.Orders)},
 		}, s.listNodes),
 		get(s, "/api/v1/nodes/{node}", route.Operation{
-			ID: "getNode", Summary: "Show a node", About: "Returns a node as in the list." + safeToStop,
+			ID: "getNode", Summary: "Show a node", About: "Returns a node as in the list." + safeToStop + " `recent` has the attempts a minute and percentiles in seconds of the last quarter of an hour, if the metrics aggregator has recorded them.",
 		}, s.getNode),
 	}
 	if s.RoleOps == nil {
@@ -151,7 +153,7 @@ func (s *API) nodeItems(ctx context.Context, nodes []nodestore.Node) ([]nodeItem
 	duties, err := handover.Duties(ctx, s.Source.Jobs, nodes, leaders)
 	items := make([]nodeItem, len(nodes))
 	for i, n := range nodes {
-		items[i] = nodeItem{n, duties[n.NodeID]}
+		items[i] = nodeItem{Node: n, Duty: duties[n.NodeID]}
 	}
 	return items, err
 }
@@ -169,7 +171,8 @@ func (s *API) getNode(r *http.Request, _ *web.Query) (nodeItem, error) {
 	if err != nil {
 		return nodeItem{}, err
 	}
-	return items[0], nil
+	items[0].Recent, err = s.Source.History.WorkOf(r.Context(), "node", nodes[0].NodeID, nodes[0].Now, nodes[0].StartedAt)
+	return items[0], err
 }
 
 // listTenures lists the tenures. The cursor names the beginning and the role of one of

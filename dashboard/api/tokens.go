@@ -28,10 +28,11 @@ func (s *API) tokenRoutes() []route.Route {
 	if s.TokenKeeper == nil {
 		return nil
 	}
-	tokens := byAdmin(list(s, "/api/v1/tokens", route.Operation{
+	tokens := byAdmin(get(s, "/api/v1/tokens", route.Operation{
 		ID: "listTokens", Summary: "List the tokens, without their secrets",
 		About: "Returns the tokens with their scope, their expiry and their last use. The list is complete.",
-	}, s.TokenKeeper.List))
+		Query: []route.Parameter{filterParameter("state:active expires:<7d", access.FilterTable.Keys()), sortParameter(access.Orders)},
+	}, filtered(s, access.FilterTable, access.Orders, s.TokenKeeper.List)))
 	created := post(s, tokens.Path, route.Operation{
 		ID: "createToken", Summary: "Create a token and return its secret once", Secret: "token", Reply: route.Reply{Status: http.StatusCreated},
 		About: "Creates a token and returns its secret, which is not shown again.",

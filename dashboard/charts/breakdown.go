@@ -28,6 +28,9 @@ const (
 	ofTook     = "took"
 )
 
+// keyLabel is the label of sums of shares.
+const keyLabel = "key"
+
 // OtherKeys is how pages call aggregator.Other.
 const OtherKeys = "all others"
 
@@ -61,6 +64,9 @@ func (p *points) readShares(ctx context.Context, history breakdowns, by string, 
 		return fmt.Errorf("read the history by %s: %w", by, err)
 	}
 	for _, share := range shares {
+		if share.Key == aggregator.Other {
+			p.folded[share.At.UTC()] = share.Folded
+		}
 		sum := aggregator.Sum{At: share.At, Label: share.Key}
 		for metric, of := range map[string]aggregator.Sum{
 			ofAttempts: {Value: float64(share.Attempts)}, ofFailures: {Value: float64(share.Failures)},
@@ -79,10 +85,10 @@ func shareSpecs(by string, keys []string, others bool) []chartSpec {
 	tones := keyTones(by, keys)
 	lines := func(metric string, others bool, value func([]aggregator.Sum, stretch) float64) (specs []lineSpec) {
 		for i, key := range keys {
-			specs = append(specs, lineSpec{key, tones[i], metric, "key", []string{key}, value})
+			specs = append(specs, lineSpec{key, tones[i], metric, keyLabel, []string{key}, value})
 		}
 		if others {
-			specs = append(specs, lineSpec{OtherKeys, "idle", metric, "key", []string{aggregator.Other}, value})
+			specs = append(specs, lineSpec{OtherKeys, "idle", metric, keyLabel, []string{aggregator.Other}, value})
 		}
 		return specs
 	}

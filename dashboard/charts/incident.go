@@ -103,7 +103,7 @@ func (s logScale) axis() []AxisMark {
 	marks := []AxisMark{{X: format.Percent(beforeEnd), Text: "end", Anchor: "middle"}}
 	for _, step := range logSteps {
 		if x := s.fraction(s.origin.Add(step.at)); step.at < s.longest && x < 0.97 {
-			marks = append(marks, AxisMark{X: format.Percent(x), Text: "+" + step.text, Anchor: "middle"})
+			marks = append(marks, AxisMark{X: format.Percent(x), Text: "+" + step.text, Anchor: "middle", Minor: len(marks)%2 == 1})
 		}
 	}
 	return marks

@@ -255,12 +255,14 @@ type points struct {
 	start time.Time
 	zone  *time.Location
 	sums  map[string][]aggregator.Sum
+	// folded are the points at which not the shares of all keys were kept.
+	folded map[time.Time]bool
 }
 
 // newPoints returns points that cover a window. Those of one that ends now end with the last
 // completed point.
 func newPoints(w window.Window, of stretch) *points {
-	p := &points{of: of, start: w.From.UTC().Truncate(of.Point), zone: w.Zone, sums: map[string][]aggregator.Sum{}}
+	p := &points{of: of, start: w.From.UTC().Truncate(of.Point), zone: w.Zone, sums: map[string][]aggregator.Sum{}, folded: map[time.Time]bool{}}
 	if w.Live {
 		p.of.Width = max(of.Width.Truncate(of.Point), of.Point)
 		p.start = w.To.UTC().Truncate(of.Point).Add(-p.of.Width)
@@ -308,7 +310,8 @@ func (p *points) values(line lineSpec) []float64 {
 	values := make([]float64, len(groups))
 	for i, in := range groups {
 		values[i] = math.NaN()
-		if len(in) > 0 || len(present[i]) > 0 {
+		hidden := line.label == keyLabel && p.folded[p.at(i)]
+		if len(in) > 0 || len(present[i]) > 0 && !hidden {
 			values[i] = line.value(in, p.of)
 		}
 	}

@@ -12,19 +12,21 @@ import (
 // queueSpecs returns the charts of one queue. The sums of its attempts have its name as their
 // label.
 func queueSpecs(queue string) []chartSpec {
-	own := func(name, tone, metric string, value func([]aggregator.Sum, stretch) float64) lineSpec {
-		return lineSpec{name: name, tone: tone, metric: metric, label: "key", values: []string{queue}, value: value}
-	}
 	percentiles := func(metric string) []lineSpec {
-		return []lineSpec{own("p50", "ok", metric, quantile(.5)), own("p95", "live", metric, quantile(.95)), own("p99", "warn", metric, quantile(.99))}
+		return []lineSpec{ofKey(queue, "p50", "ok", metric, quantile(.5)), ofKey(queue, "p95", "live", metric, quantile(.95)), ofKey(queue, "p99", "warn", metric, quantile(.99))}
 	}
 	return append([]chartSpec{
 		{id: "work", name: "Jobs a minute", about: "Attempts that began, ended and failed", show: quantity, unit: "a minute", lines: []lineSpec{
-			own("started", "live", ofWait, startsPerMinute), own("finished", "ok", ofAttempts, perMinute), own("failed", "bad", ofFailures, perMinute),
+			ofKey(queue, "started", "live", ofWait, startsPerMinute), ofKey(queue, "finished", "ok", ofAttempts, perMinute), ofKey(queue, "failed", "bad", ofFailures, perMinute),
 		}},
 		{id: "wait", name: "Wait", about: "From due to started", show: lengthOf, lines: percentiles(ofWait)},
 		{id: "took", name: "Took", about: "From started to finished", show: lengthOf, lines: percentiles(ofTook)},
 	}, gaugeSpecs...)
+}
+
+// ofKey is the line of the share of one key.
+func ofKey(key, name, tone, metric string, value func([]aggregator.Sum, stretch) float64) lineSpec {
+	return lineSpec{name: name, tone: tone, metric: metric, label: keyLabel, values: []string{key}, value: value}
 }
 
 // startsPerMinute counts the waits: each attempt that starts has one.

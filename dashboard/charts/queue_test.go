@@ -35,3 +35,26 @@ func TestDrawQueue(t *testing.T) {
 		}
 	}
 }
+
+// At a point at which only others were kept, a queue's line has a gap rather than 0.
+func TestDrawQueueAmongOthers(t *testing.T) {
+	t.Parallel()
+	at := func(minutes int, key string, folded bool) aggregator.SharePoint {
+		return aggregator.SharePoint{At: dashboardtest.Epoch.Add(-time.Duration(minutes) * time.Minute), Share: aggregator.Share{Key: key, Attempts: 5}, Folded: folded}
+	}
+	c := &dashboardtest.Cluster{Shares: []aggregator.SharePoint{at(3, "mail", false), at(2, aggregator.Other, false), at(1, aggregator.Other, true)}, Windows: []aggregator.Row{
+		dashboardtest.Window(presence, 3, 1), dashboardtest.Window(presence, 2, 1), dashboardtest.Window(presence, 1, 1),
+	}}
+	drawn, err := DrawQueue(t.Context(), dashboardtest.History{Cluster: c}, "mail", window.Last(time.Hour, dashboardtest.Epoch, time.UTC), dashboardtest.Epoch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for _, column := range drawn.Charts[0].Columns[57:] {
+		_, text, _ := strings.Cut(column.Title, ": ")
+		said = append(said, strings.ReplaceAll(text, "\n", ", "))
+	}
+	if got, want := strings.Join(said, "; "), "started 0 a minute, finished 5 a minute, failed 0 a minute; started 0 a minute, finished 0 a minute, failed 0 a minute; no data"; got != want {
+		t.Errorf("the points are %s, want %s", got, want)
+	}
+}

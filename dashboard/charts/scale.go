@@ -1,6 +1,7 @@
 package charts
 
 import (
+	"strings"
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/format"
@@ -38,12 +39,26 @@ func (s Scale) extent(zone *time.Location) Extent {
 	return Extent{s.Start.UnixMilli(), s.Start.Add(s.Width).UnixMilli(), zone.String()}
 }
 
-// AxisMark is a text at a position of an axis. A minor one is left out on narrow screens.
+// AxisMark is a text at a position of an axis. A minor one is left out on narrow screens, and a
+// tight one, which is close to the text beside it, in narrow drawings.
 type AxisMark struct {
 	X      string
 	Text   string
 	Anchor string
 	Minor  bool
+	Tight  bool
+}
+
+// Class returns the classes of the text.
+func (m AxisMark) Class() string {
+	var classes []string
+	if m.Minor {
+		classes = append(classes, "minor-mark")
+	}
+	if m.Tight {
+		classes = append(classes, "tight-mark")
+	}
+	return strings.Join(classes, " ")
 }
 
 // drawnSteps is the number of steps in which a drawing moves over its width.
@@ -70,8 +85,14 @@ var axisSteps = []time.Duration{
 	24 * time.Hour, 2 * 24 * time.Hour, 7 * 24 * time.Hour, 14 * 24 * time.Hour,
 }
 
-// lastMark is the place up to which the text of a mark fits.
-const lastMark = .93
+const (
+	// lastMark is the place up to which the text of a mark fits. After lastBeforeNow it is
+	// tight if the drawing ends now.
+	lastMark      = .93
+	lastBeforeNow = .87
+	// datedMark is the width of a mark with a date in a narrow drawing.
+	datedMark = .19
+)
 
 // axis marks round instants in the window's zone. A mark has its date if it is the first one
 // or the first one of its day.
@@ -84,14 +105,15 @@ func (s Scale) axis(w window.Window) (marks []AxisMark) {
 		step = axisSteps[i]
 	}
 	end := s.Start.Add(s.Width)
-	date := ""
+	date, free := "", 0.
 	for t := roundUpTo(s.Start.In(w.Zone), step); t.Before(end); t = next(t, step) {
-		if s.fraction(t) > lastMark {
+		at := s.fraction(t)
+		if at > lastMark {
 			continue
 		}
-		mark := AxisMark{X: s.at(t), Text: markText(t, step), Anchor: "start", Minor: len(marks)%2 == 1}
+		mark := AxisMark{X: s.at(t), Text: markText(t, step), Anchor: "start", Minor: len(marks)%2 == 1, Tight: at < free || w.Live && at > lastBeforeNow}
 		if day := t.Format("Jan 2"); day != date && step < 24*time.Hour {
-			mark.Text, date = day+", "+mark.Text, day
+			mark.Text, date, free = day+", "+mark.Text, day, at+datedMark
 		}
 		marks = append(marks, mark)
 	}

@@ -51,8 +51,14 @@ func TestAxisHasInstants(t *testing.T) {
 			t.Errorf("%s to %s: %s, want %s", test.from, test.to, got, test.want)
 		}
 	}
-	w := window.Last(time.Hour, dashboardtest.Epoch, time.UTC)
-	if marks := scaleOf(w).axis(w); marks[len(marks)-1].Text != "now" {
+	w := window.Last(time.Hour, dashboardtest.Epoch.Add(7*time.Minute), time.UTC)
+	marks := scaleOf(w).axis(w)
+	for i, mark := range marks { // the second is close to the date, the last but one to "now"
+		if want := i == 1 || i == len(marks)-2; mark.Tight != want || strings.Contains(mark.Class(), "tight-mark") != want {
+			t.Errorf("%+v is tight: %t", mark, mark.Tight)
+		}
+	}
+	if marks[len(marks)-1].Text != "now" {
 		t.Errorf("the axis of a window that ends now ends with %+v", marks[len(marks)-1])
 	}
 }

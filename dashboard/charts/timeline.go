@@ -129,7 +129,7 @@ func (d attemptDrawing) waits(i int, from, to time.Time, newest bool) (bars []Wa
 func (d attemptDrawing) axis() []AxisMark {
 	return []AxisMark{
 		{X: "0", Text: format.Clock(d.Start, time.UTC), Anchor: "start"},
-		{X: "50%", Text: "+" + format.Precise(d.Width/2), Anchor: "middle"},
+		{X: "50%", Text: "+" + format.Precise(d.Width/2), Anchor: "middle", Minor: true},
 		{X: "100%", Text: "+" + format.Precise(d.Width), Anchor: "end"},
 	}
 }

@@ -11,7 +11,7 @@ import (
 // errNoAudit answers a request for the audit log by a caller who may not read it.
 var errNoAudit = web.Refuse(http.StatusForbidden, "The audit log requires the scope admin.")
 
-// ActivityQuery returns the query of the parameters filter, before and limit. A caller with a
+// ActivityQuery returns the query of the parameters filter, sort, before and limit. A caller with a
 // lesser scope than admin gets the entries of the event log only.
 func ActivityQuery(q *web.Query, scope access.Scope) (activity.Query, error) {
 	where := Where(q, activity.Keys)
@@ -19,7 +19,7 @@ func ActivityQuery(q *web.Query, scope access.Scope) (activity.Query, error) {
 	if err != nil {
 		q.Errs = append(q.Errs, err)
 	}
-	query := activity.Query{Where: where, Before: before, Limit: q.Limit(), NoAudit: scope != "" && !scope.Covers(access.Admin)}
+	query := activity.Query{Where: where, Oldest: SortOf(q, activity.Orders) == activity.Oldest, Before: before, Limit: q.Limit(), NoAudit: scope != "" && !scope.Covers(access.Admin)}
 	if err := q.Err(); err != nil {
 		return query, err
 	}

@@ -3,42 +3,102 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 )
 
 // Cache shares one read among all callers within a while. It keeps a slow read for longer,
-// so that reading takes at most a twentieth of the time.
+// so that reading takes at most a twentieth of the time. It reads in the background: a read
+// that takes longer than a request ends for the next one.
 type Cache[T any] struct {
 	keep time.Duration
-	read func(context.Context) (T, error)
+	// lifetime ends a running read when it ends; nil means that reads are not ended.
+	lifetime context.Context //nolint:containedctx // the context of the node, not of a call
+	read     func(context.Context) (T, error)
 
 	mu    sync.Mutex
 	until time.Time
 	value T
+	// underWay is the running read; nil if none is running.
+	underWay *sharedRead[T]
+}
+
+// sharedRead is a read that callers wait for. Its value and error are set when done is closed.
+type sharedRead[T any] struct {
+	done  chan struct{}
+	value T
+	err   error
+	// panicked is the value and the stack of a panic; empty if there was none.
+	panicked string
+	// outdated reports that the cache was told to forget after the read had begun.
+	outdated bool
 }
 
 // NewCache returns a cache that keeps a value for a while.
-func NewCache[T any](keep time.Duration, read func(context.Context) (T, error)) *Cache[T] {
-	return &Cache[T]{keep: keep, read: read}
+func NewCache[T any](lifetime context.Context, keep time.Duration, read func(context.Context) (T, error)) *Cache[T] {
+	return &Cache[T]{keep: keep, lifetime: lifetime, read: read}
 }
 
-// Get holds the lock while it reads, because concurrent callers wait for the same value.
+// Get returns the value. Concurrent callers wait for the same read, each until its ctx ends.
 // Errors are not cached.
-func (m *Cache[T]) Get(ctx context.Context) (T, error) {
+func (m *Cache[T]) Get(ctx context.Context) (value T, err error) {
+	for {
+		m.mu.Lock()
+		if time.Now().Before(m.until) {
+			defer m.mu.Unlock()
+			return m.value, nil
+		}
+		if m.underWay == nil {
+			m.underWay = &sharedRead[T]{done: make(chan struct{})}
+			go m.renew(context.WithoutCancel(ctx), m.underWay)
+		}
+		joined, outdated := m.underWay, m.underWay.outdated
+		m.mu.Unlock()
+		select {
+		case <-joined.done:
+		case <-ctx.Done():
+			return value, ctx.Err()
+		}
+		if joined.panicked != "" {
+			panic(joined.panicked) // the request recovers it
+		}
+		if !outdated {
+			return joined.value, joined.err
+		}
+	}
+}
+
+// renew reads the value and caches it.
+func (m *Cache[T]) renew(ctx context.Context, r *sharedRead[T]) {
+	ctx, cancel := context.WithTimeout(ctx, longestReading)
+	defer cancel()
+	if m.lifetime != nil {
+		defer context.AfterFunc(m.lifetime, cancel)() //nolint:contextcheck // the context of the node, see above
+	}
+	start := time.Now()
+	r.run(ctx, m.read)
+	end := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	start := time.Now()
-	if start.Before(m.until) {
-		return m.value, nil
+	if r.err == nil && r.panicked == "" {
+		m.value = r.value
+		if !r.outdated {
+			m.until = end.Add(max(m.keep, 20*end.Sub(start)))
+		}
 	}
-	value, err := m.read(ctx)
-	if err != nil {
-		return value, err
-	}
-	end := time.Now()
-	m.value, m.until = value, end.Add(max(m.keep, 20*end.Sub(start)))
-	return value, nil
+	m.underWay = nil
+	close(r.done)
+}
+
+func (r *sharedRead[T]) run(ctx context.Context, read func(context.Context) (T, error)) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			r.panicked = fmt.Sprintf("%v\n%s", problem, debug.Stack())
+		}
+	}()
+	r.value, r.err = read(ctx)
 }
 
 // Forget makes the next get read again. In a context of [DeferForgets] it does so later.
@@ -54,6 +114,9 @@ func (m *Cache[T]) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.until = time.Time{}
+	if m.underWay != nil {
+		m.underWay.outdated = true
+	}
 }
 
 type forgetsKey struct{}

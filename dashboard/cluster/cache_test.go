@@ -134,3 +134,71 @@ func TestStaleCacheKeepsValueOnError(t *testing.T) {
 		}
 	})
 }
+
+// A read that takes longer than a request ends for the next one.
+func TestCacheReadsOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &counter{takes: 8 * time.Second}
+		cache := NewCache(t.Context(), time.Second, c.read)
+		request := func() (int, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			return cache.Get(ctx)
+		}
+		if value, err := request(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("in five of eight seconds: %d, %v", value, err)
+		}
+		if value, err := request(); value != 1 || err != nil {
+			t.Errorf("in the next five: %d, %v", value, err)
+		}
+		time.Sleep(150 * time.Second)
+		if value, err := request(); value != 1 || err != nil {
+			t.Errorf("a slow read is kept for longer: %d, %v", value, err)
+		}
+		time.Sleep(15 * time.Second) // the read's duration times 20 is over
+		cache.Forget(t.Context())
+		if _, err := request(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("after the value was forgotten: %v", err)
+		}
+		time.Sleep(10 * time.Second)
+	})
+}
+
+// What is read after a change is not from before it.
+func TestCacheForgetsRunningReads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &counter{takes: time.Second}
+		cache := NewCache(t.Context(), time.Minute, c.read)
+		before := make(chan int)
+		go func() {
+			value, _ := cache.Get(t.Context())
+			before <- value
+		}()
+		synctest.Wait()
+		cache.Forget(t.Context())
+		if value, err := cache.Get(t.Context()); value != 2 || err != nil {
+			t.Errorf("after the change: %d, %v; want the second read", value, err)
+		}
+		if value := <-before; value != 1 {
+			t.Errorf("before the change: %d, want the first read", value)
+		}
+		if value, _ := cache.Get(t.Context()); value != 2 {
+			t.Errorf("cached: %d, want 2", value)
+		}
+	})
+}
+
+// The end of the node ends its reads.
+func TestCacheReadsEndWithLifetime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lifetime, end := context.WithCancel(t.Context())
+		cache := NewCache(lifetime, time.Second, (&counter{takes: time.Hour}).read)
+		time.AfterFunc(time.Second, end)
+		if _, err := cache.Get(t.Context()); !errors.Is(err, context.Canceled) {
+			t.Errorf("after the end of the node: %v", err)
+		}
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/aggregator"
+	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -74,6 +75,8 @@ type Options struct {
 	Silencer Silencer
 	// TokenKeeper creates and revokes tokens. Without it, only the commands do.
 	TokenKeeper TokenKeeper
+	// SessionKeeper ends the sessions of users. Without it, only the command does.
+	SessionKeeper SessionKeeper
 	// Settings returns the node's effective configuration as a tree, with secrets redacted.
 	// Without it, there is no settings page.
 	Settings func() map[string]any
@@ -99,6 +102,7 @@ type Cluster struct {
 	Counts    *staleCache[[]jobstore.Count]
 	Dead      *Cache[[]jobstore.DeadGroup]
 	Outlines  *Cache[outline]
+	verdicts  *Cache[map[string]cronstore.Verdict]
 	Ticks     *tickCache
 	Rates     *Cache[aggregator.Rates]
 	Readiness *recent[error]
@@ -116,14 +120,15 @@ func New(opts Options) *Cluster {
 	}
 	s := &Cluster{Options: opts}
 	s.Counts = s.newCounts()
-	s.Dead = NewCache(2*time.Second, s.allDead)
+	s.Dead = NewCache(opts.Lifetime, 2*time.Second, s.allDead)
 	s.Ticks = newTickCache(opts.Source.Crons, opts.Source.Jobs)
-	s.Outlines = NewCache(keepOutline, s.outline)
-	s.Rates = NewCache(keepRates, opts.Source.Leadership.Rates)
+	s.Outlines = NewCache(opts.Lifetime, keepOutline, s.outline)
+	s.verdicts = NewCache(opts.Lifetime, keepOutline, opts.Source.Crons.Verdicts)
+	s.Rates = NewCache(opts.Lifetime, keepRates, opts.Source.Leadership.Rates)
 	s.Findings = s.newFindings()
 	s.Readiness = newRecent(opts.Ready)
 	s.Incidents = newIncidentCache(opts.Source.Incidents)
-	s.reports = &reportCache{source: opts.Source.Reports}
+	s.reports = &reportCache{source: opts.Source.Reports, lifetime: opts.Lifetime}
 	return s
 }
 

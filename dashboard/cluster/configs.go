@@ -5,14 +5,15 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/filter"
 )
 
 // Configs reads the configurations that were in force. A configuration is given by the beginning
 // of its hash.
 type Configs interface {
-	// History returns at most limit applications of configurations, newest first: those with
-	// ids below before, unless that is 0.
-	History(ctx context.Context, before int64, limit int) ([]cronstore.Application, error)
+	// SearchHistory returns at most limit applications of configurations that match a filter,
+	// newest first: those with ids below before, unless that is 0.
+	SearchHistory(ctx context.Context, where *filter.Filter, before int64, limit int) ([]cronstore.Application, error)
 	// DiffConfigs compares two configurations. An empty from is the one that was in force
 	// before to.
 	DiffConfigs(ctx context.Context, from, to string) (cronstore.ConfigDiff, error)

@@ -13,6 +13,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/eventstore"
 )
 
 // PauseManyDocument is the result of pausing or resuming many crons.
@@ -118,8 +119,8 @@ func stoppedAfter(changed int, err error) error {
 
 // refuseReason refuses a reason that is too long.
 func refuseReason(err error) error {
-	if errors.Is(err, cronstore.ErrReasonTooLong) {
-		return web.WrongFields(web.WrongField("reason", fmt.Sprintf("must have at most %d characters", cronstore.MaxReason)))
+	if errors.Is(err, eventstore.ErrReasonTooLong) {
+		return web.WrongFields(web.WrongField("reason", fmt.Sprintf("must have at most %d characters", eventstore.MaxReason)))
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/format"
@@ -139,15 +140,34 @@ func (s *Cluster) outline(ctx context.Context) (outline, error) {
 	return o, nil
 }
 
-// ReadCrons reads all fields of the crons that a page shows.
+// Outline returns the outline of the crons with what a filter needs. Only the order by the last
+// verdict needs the ledger.
+func (s *Cluster) Outline(ctx context.Context, filter CronFilter) (outline, error) {
+	all, err := s.Outlines.Get(ctx)
+	if err != nil || filter.Sort != cronstore.ByVerdict {
+		return all, err
+	}
+	last, err := s.verdicts.Get(ctx)
+	if err != nil {
+		return all, fmt.Errorf("read the last verdicts of crons: %w", err)
+	}
+	all.Crons = slices.Clone(all.Crons)
+	for i := range all.Crons {
+		all.Crons[i].Last = last[all.Crons[i].Name]
+	}
+	return all, nil
+}
+
+// ReadCrons reads all fields of the crons that a page shows, in their order.
 func (s *Cluster) ReadCrons(ctx context.Context, outlined []cronstore.Outlined) ([]cronstore.Cron, error) {
-	names := make([]string, len(outlined))
+	names, at := make([]string, len(outlined)), map[string]int{}
 	for i, c := range outlined {
-		names[i] = c.Name
+		names[i], at[c.Name] = c.Name, i
 	}
 	crons, err := s.Source.Crons.Some(ctx, names)
 	if err != nil {
 		return nil, fmt.Errorf("read crons: %w", err)
 	}
+	slices.SortFunc(crons, func(a, b cronstore.Cron) int { return at[a.Name] - at[b.Name] })
 	return crons, nil
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -48,6 +49,9 @@ func (s *Cluster) Enqueue(ctx context.Context, job jobstore.NewJob, ownUnique bo
 		return jobstore.Enqueued{}, web.WrongFields(web.WrongField("kind", "must be one that a node has a worker for ("+got+")"))
 	}
 	added, err := s.Enqueuer.Enqueue(ctx, job, ownUnique, by)
+	if heavy, ok := errors.AsType[jobstore.WeightError](err); ok {
+		return added, web.WrongFields(web.WrongField("weight", fmt.Sprintf("must be at most %d, the units that the rate_limit of %s has at once (got %d)", heavy.Most, heavy.Of, heavy.Weight)))
+	}
 	auth.NoteAction(ctx, fmt.Sprintf("%s, job %d", job.Kind, added.ID))
 	return added, err
 }
@@ -62,6 +66,9 @@ func checkNewJob(job jobstore.NewJob) error {
 	}
 	if job.Priority < 0 || job.Priority > 4 {
 		wrong = append(wrong, web.WrongField("priority", fmt.Sprintf("must be from 1 to 4 (got %d)", job.Priority)))
+	}
+	if job.Weight < 0 || job.Weight > config.MaxWeight {
+		wrong = append(wrong, web.WrongField("weight", fmt.Sprintf("must be from 1 to %d (got %d)", config.MaxWeight, job.Weight)))
 	}
 	if job.Queue != "" && !config.ValidQueue(job.Queue) {
 		wrong = append(wrong, web.WrongField("queue", "must be 1 to 64 lower-case letters and digits, with single _ or - between them"))

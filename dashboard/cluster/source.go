@@ -11,6 +11,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/explain"
+	"github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
@@ -21,12 +22,12 @@ import (
 type Alerts interface {
 	// List returns the alerts with their open occurrences, firing alerts first.
 	List(ctx context.Context) ([]alerts.Status, error)
-	// History returns at most limit occurrences that are over, newest first: those of one
-	// alert, or of all if alert is empty. before is the id of the last occurrence of the
-	// previous page, or 0.
-	History(ctx context.Context, alert string, before int64, limit int) ([]alerts.Occurrence, error)
+	// History returns at most limit occurrences that are over, newest first: those of the
+	// alerts whose names one of the patterns matches, or of all without patterns. before is
+	// the id of the last occurrence of the previous page, or 0.
+	History(ctx context.Context, names []filter.Pattern, before int64, limit int) ([]alerts.Occurrence, error)
 	// Notifications returns the sent and pending notifications in the same way.
-	Notifications(ctx context.Context, alert string, before int64, limit int) ([]alerts.Notification, error)
+	Notifications(ctx context.Context, names []filter.Pattern, before int64, limit int) ([]alerts.Notification, error)
 }
 
 // History reads the recorded metrics of the cluster.
@@ -40,6 +41,8 @@ type History interface {
 	Breakdown(ctx context.Context, by string, from, to time.Time, keys int, order string) (aggregator.Breakdown, error)
 	// SharePoints returns the shares of some keys, and of all others, by points of time.
 	SharePoints(ctx context.Context, q aggregator.ShareQuery, point time.Duration, keys []string) ([]aggregator.SharePoint, error)
+	// WorkOf returns what a key of a dimension did in the last minutes; nil if that is not known.
+	WorkOf(ctx context.Context, dimension, key string, now, since time.Time) (*aggregator.Work, error)
 }
 
 // Leadership reads the current leaders and past tenures.
@@ -77,6 +80,8 @@ type Crons interface {
 	// its previous result. Some returns the named crons with all fields.
 	Outline(ctx context.Context, before []cronstore.Outlined) ([]cronstore.Outlined, error)
 	Some(ctx context.Context, names []string) ([]cronstore.Cron, error)
+	// Verdicts returns the last verdict of each cron in force that has one.
+	Verdicts(ctx context.Context) (map[string]cronstore.Verdict, error)
 	// Find returns at most limit crons in force whose names have the words of a text, best
 	// match first.
 	Find(ctx context.Context, text string, limit int) ([]cronstore.Named, error)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -22,11 +23,12 @@ func Number(n int64) string {
 	return text
 }
 
-// Capital capitalizes the first letter.
+// Capital capitalizes the first letter. It keeps a text that begins with the name of a setting,
+// such as idle_session_timeout.
 func Capital(name string) string {
 	first, size := utf8.DecodeRuneInString(name)
-	if size == 0 {
-		return ""
+	if word, _, _ := strings.Cut(name, " "); size == 0 || strings.Contains(word, "_") {
+		return name
 	}
 	return string(unicode.ToUpper(first)) + name[size:]
 }

@@ -4,6 +4,17 @@ import (
 	"testing"
 )
 
+func TestCapital(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"": "", "clock": "Clock", "élan": "Élan", "idle_session_timeout": "idle_session_timeout", "my_queue is full": "my_queue is full", "queue my_queue": "Queue my_queue",
+	} {
+		if got := Capital(name); got != want {
+			t.Errorf("Capital(%q) is %q, want %q", name, got, want)
+		}
+	}
+}
+
 func TestPlainText(t *testing.T) {
 	t.Parallel()
 	tests := map[string]string{

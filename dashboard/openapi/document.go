@@ -16,6 +16,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/access"
+	"github.com/forge-scheduler/forge/internal/tracing"
 )
 
 // The parts of an OpenAPI 3.1 document that forge uses.
@@ -168,13 +169,22 @@ func (s Describer) describeOne(schemas *schemas, r route.Route, method string, o
 	return op
 }
 
-// takes adds the body and the header of a POST.
+// takes adds the body and the headers of a POST.
 func (op *Operation) takes(schemas *schemas, of *route.Operation) {
 	body := schemas.body(of.Body)
 	op.Body = &apiBody{Required: len(body.Required) > 0, Content: map[string]apiMedia{web.JSONMedia: {body}}}
 	means := "A repeat gets the answer of the first request"
 	if of.Secret != "" {
 		means += ", without " + of.Secret
+	}
+	if of.Traced {
+		op.Parameters = append(op.Parameters, apiParameter{
+			Name: tracing.KeyParent, In: "header", Schema: &jsonschema.Schema{Type: "string"},
+			Description: "The parent of the trace, as in W3C Trace Context. An invalid one is ignored.",
+		}, apiParameter{
+			Name: tracing.KeyState, In: "header", Schema: &jsonschema.Schema{Type: "string"},
+			Description: "Further values of the trace. Ignored without a valid " + tracing.KeyParent + ".",
+		})
 	}
 	op.Parameters = append(op.Parameters, apiParameter{
 		Name: route.KeyHeader, In: "header", Schema: &jsonschema.Schema{Type: "string"},
@@ -254,16 +264,17 @@ func queryParameters(query []route.Parameter) (all []apiParameter) {
 
 // pathTexts describe the path parameters.
 var pathTexts = map[string]string{
-	"alert": "The name of the alert.",
-	"group": "The id of the group, from the list of groups.",
-	"hash":  "The hash of the configuration, or its first digits.",
-	"id":    "The id of the job.",
-	"kind":  "The name of the kind.",
-	"name":  "The name of the cron, the queue or the token.",
-	"node":  "The id of the node.",
-	"role":  "The name of the role, such as scheduler.",
-	"term":  "The number of the term, or latest.",
-	"tick":  "The time of the tick (RFC 3339).",
+	"alert":   "The name of the alert.",
+	"group":   "The id of the group, from the list of groups.",
+	"hash":    "The hash of the configuration, or its first digits.",
+	"id":      "The id of the job.",
+	"kind":    "The name of the kind.",
+	"name":    "The name of the cron, the queue or the token.",
+	"node":    "The id of the node.",
+	"role":    "The name of the role, such as scheduler.",
+	"session": "The id of the session, from the list of sessions.",
+	"term":    "The number of the term, or latest.",
+	"tick":    "The time of the tick (RFC 3339).",
 }
 
 // tagTexts describe the tags.
@@ -282,7 +293,7 @@ var tagTexts = []apiTag{
 	{"nodes", "The nodes of the cluster."},
 	{"queues", "Queues and limits."},
 	{"storage", "The log compactor and the size of the tables."},
-	{"tokens", "Tokens of callers."},
+	{"tokens", "Tokens of callers, and sessions of users."},
 }
 
 // tagOfWord maps the first word of a path to its tag, for words that are not tags
@@ -292,5 +303,5 @@ var tagOfWord = map[string]string{
 	"compaction": "storage", "dead": "dead-letters",
 	"doctor": "cluster", "events": "cluster", "healthz": "node", "job-counts": "jobs", "kinds": "jobs",
 	"leader": "node", "limits": "queues", "next": "crons", "openapi.json": "node", "readyz": "node",
-	"whoami": "tokens",
+	"whoami": "tokens", "sessions": "tokens",
 }

@@ -44,6 +44,10 @@ func newSchemas(fields map[reflect.Type]map[string]*jsonschema.Schema, names map
 			reflect.TypeFor[json.RawMessage](): {Description: "Any JSON."},
 			reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
 			reflect.TypeFor[config.Duration](): {Type: "string", Description: "A duration such as 90s or 2d."},
+			reflect.TypeFor[config.UniqueArgs](): {
+				Description: "True for all arguments, or the names of those that count.",
+				AnyOf:       []*jsonschema.Schema{{Type: "boolean"}, {Type: "array", Items: &jsonschema.Schema{Type: "string"}}},
+			},
 		},
 	}
 }

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,13 +27,21 @@ var activityFields = fieldNames(activity.Keys, "log")
 
 type activityBody struct {
 	base
+	activityTable
+
 	Bar  bar
 	Tabs []tab
-	Rows []activityRow
-	// Older leads to the next page. Partial reports that the search was not completed.
+	// Oldest reports that the oldest entries are first. Older leads to the next page. Partial reports that the search was not completed.
+	Oldest  bool
 	Older   string
-	Newest  string
+	First   string
 	Partial bool
+}
+
+// activityTable is a table of entries. Without heads it has those of the newest entries.
+type activityTable struct {
+	Heads []head
+	Rows  []activityRow
 }
 
 func (s *Pages) loadActivity(ctx context.Context, req *request) (body, error) {
@@ -47,6 +56,7 @@ func (s *Pages) loadActivity(ctx context.Context, req *request) (body, error) {
 	if err != nil {
 		return nil, err
 	}
+	sort := q.Values.Get("sort")
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
@@ -59,19 +69,32 @@ func (s *Pages) loadActivity(ctx context.Context, req *request) (body, error) {
 	b := &activityBody{
 		base: base{name: "Activity", beat: s.pulseOf(facts), past: !query.Before.IsZero()},
 		Bar:  newBar("/activity", where.String(), activity.Keys, activityFields, choices),
-		Tabs: activityTabs(where, !query.NoAudit), Newest: activityPath(where, ""),
+		Tabs: activityTabs(where, !query.NoAudit, sort), Oldest: query.Oldest, First: activityPath(where, "sort", sort),
 	}
+	b.Bar.keep("sort", sort)
+	b.Heads = activityHeads(where, cmp.Or(sort, activity.Newest))
 	for i := range page.Entries {
 		b.Rows = append(b.Rows, newActivityRow(facts, &page.Entries[i]))
 	}
 	if !page.Next.IsZero() {
-		b.Older, b.Partial = activityPath(where, page.Next.String()), len(page.Entries) < query.Limit
+		b.Older, b.Partial = activityPath(where, "before", page.Next.String(), "sort", sort), page.Partial
 	}
 	return b, nil
 }
 
-func activityPath(where *filter.Filter, before string) string {
-	return strings.TrimSuffix("/activity?"+web.Encode("filter", where.String(), "before", before), "?")
+// activityPath is the address of the activity with a filter and further parameters.
+func activityPath(where *filter.Filter, more ...string) string {
+	return strings.TrimSuffix("/activity?"+web.Encode(append([]string{"filter", where.String()}, more...)...), "?")
+}
+
+// activityHeads returns the heads of the table. The time sorts the other way round when it is
+// chosen again.
+func activityHeads(where *filter.Filter, sort string) []head {
+	when := head{Text: "When", Path: activityPath(where, "sort", activity.Oldest), About: "Oldest first", Sorted: "descending"}
+	if sort == activity.Oldest {
+		when = head{Text: "When", Path: activityPath(where), About: "Newest first", Sorted: "ascending"}
+	}
+	return []head{{Text: "What"}, when, {Text: "About"}, {Text: "By"}, {Text: "More"}}
 }
 
 // changesBefore leads to what happened until an instant, the newest first.
@@ -79,19 +102,19 @@ func changesBefore(at time.Time) string {
 	if at.IsZero() {
 		return ""
 	}
-	return activityPath(filter.New(filter.Is("until", at.UTC().Format(time.RFC3339Nano))), "")
+	return activityPath(filter.New(filter.Is("until", at.UTC().Format(time.RFC3339Nano))))
 }
 
 // Refusals leads to the events of the files that the node has rejected.
 func (r nodeRow) Refusals() string {
-	return activityPath(filter.New(filter.Is("type", eventstore.ConfigRejected), filter.Is("node", r.Node.ID)), "")
+	return activityPath(filter.New(filter.Is("type", eventstore.ConfigRejected), filter.Is("node", r.Node.ID)))
 }
 
 // configTypes is the term of the events of configurations.
 var configTypes = filter.Written("type", "config_*")
 
 // activityTabs select one of the logs, or the events of configurations.
-func activityTabs(where *filter.Filter, audit bool) []tab {
+func activityTabs(where *filter.Filter, audit bool, sort string) []tab {
 	var rest, selects []filter.Term
 	for _, t := range where.Terms() {
 		switch {
@@ -103,7 +126,7 @@ func activityTabs(where *filter.Filter, audit bool) []tab {
 	}
 	link := func(name string, more ...filter.Term) tab {
 		current := filter.New(more...).String() == filter.New(selects...).String()
-		return tab{Name: name, Path: activityPath(filter.New(append(more, rest...)...), ""), Current: current}
+		return tab{Name: name, Path: activityPath(filter.New(append(more, rest...)...), "sort", sort), Current: current}
 	}
 	tabs := []tab{link("all"), link("configuration", configTypes), link("events", filter.Is("log", activity.Events))}
 	if audit {
@@ -210,6 +233,11 @@ func (r *activityRow) addData(data json.RawMessage) {
 		return // written by another program
 	}
 	delete(told, "by")
+	delete(told, eventstore.PartKey)
+	if matched := told[eventstore.MatchedKey]; matched != nil { // the others are of the first event alone
+		delete(told, "ids")
+		told["jobs"] = matched
+	}
 	for _, link := range linked {
 		if value := factText(told[link.key]); value != "" {
 			name := value
@@ -220,6 +248,11 @@ func (r *activityRow) addData(data json.RawMessage) {
 			delete(told, link.key)
 		}
 	}
+	if matched, err := strconv.Atoi(factText(told[eventstore.MatchedKey])); err == nil && r.Links != nil {
+		r.Links = append(r.Links, fact{Name: fmt.Sprintf("and %s more", format.Number(int64(matched-1)))})
+		delete(told, "jobs")
+	}
+	delete(told, eventstore.MatchedKey)
 	var words []string
 	for _, key := range slices.Sorted(maps.Keys(told)) {
 		if text := factWords(key, told[key]); text != "" {

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -9,9 +10,12 @@ import (
 	"strings"
 
 	"github.com/forge-scheduler/forge/dashboard/charts"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/internal/filter"
 )
 
 // shownAlerts is how many past occurrences and notifications the page shows.
@@ -19,6 +23,8 @@ const shownAlerts = 50
 
 type alertsBody struct {
 	base
+	Bar      bar
+	Heads    []head
 	Notice   string
 	Operates bool
 	Alerts   []alertRow
@@ -70,18 +76,23 @@ func notificationBadge(state alerts.NotificationState) charts.Badge {
 }
 
 func (s *Pages) loadAlerts(ctx context.Context, req *request) (body, error) {
+	where, sort := pageWhere(req, alerts.FilterTable.Keys(), alertFields), cluster.SortOf(&req.Query, alerts.Orders.Names())
+	if err := req.err(); err != nil {
+		return nil, err
+	}
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
-	}
-	b := alertsBody{
-		base: base{name: "Alerts", beat: s.pulseOf(facts)}, Notice: alertNotice(req), Operates: s.Silencer != nil && req.may(route.Operator),
 	}
 	inForce, err := s.Source.Alerts.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read alerts: %w", err)
 	}
-	for _, alert := range inForce {
+	b := alertsBody{
+		base: base{name: "Alerts", beat: s.pulseOf(facts)}, Bar: alertBar(where, sort, inForce), Heads: alertHeads(where, sort), Notice: alertNotice(req),
+		Operates: s.Silencer != nil && req.may(route.Operator),
+	}
+	for _, alert := range alerts.Orders.Sort(sort, alerts.FilterTable.Select(where, facts.now, inForce)) {
 		row := alertRow{
 			Status: alert, Path: alertPath(alert.Name), To: strings.Join(alert.Notify, ", "), Muted: newSilenceRow(facts.now, alert.Silence),
 		}
@@ -92,21 +103,54 @@ func (s *Pages) loadAlerts(ctx context.Context, req *request) (body, error) {
 		}
 		b.Alerts = append(b.Alerts, row)
 	}
-	history, err := s.Source.Alerts.History(ctx, "", 0, shownAlerts)
+	return &b, s.addPastAlerts(ctx, facts, where, &b)
+}
+
+// addPastAlerts reads the newest past occurrences and notifications of the alerts that the filter
+// names.
+func (s *Pages) addPastAlerts(ctx context.Context, facts clusterFacts, where *filter.Filter, b *alertsBody) error {
+	var names []filter.Pattern
+	for _, term := range where.Of("alert") {
+		names = append(names, term.Text)
+	}
+	history, err := s.Source.Alerts.History(ctx, names, 0, shownAlerts)
 	if err != nil {
-		return nil, fmt.Errorf("read the history of alerts: %w", err)
+		return fmt.Errorf("read the history of alerts: %w", err)
 	}
 	for _, occurrence := range history {
 		b.History = append(b.History, s.occurrenceRow(facts, occurrence))
 	}
-	told, err := s.Source.Alerts.Notifications(ctx, "", 0, shownAlerts)
+	told, err := s.Source.Alerts.Notifications(ctx, names, 0, shownAlerts)
 	if err != nil {
-		return nil, fmt.Errorf("read notifications of alerts: %w", err)
+		return fmt.Errorf("read notifications of alerts: %w", err)
 	}
 	for _, n := range told {
 		b.Told = append(b.Told, notificationRow{Notification: n, At: format.NewStamp(format.ModeAgo, facts.now, n.CreatedAt), About: alerts.StatusSentence([]alerts.Notification{n}), Badge: notificationBadge(n.State)})
 	}
-	return &b, nil
+	return nil
+}
+
+// alertBar returns the filter bar of the alerts.
+func alertBar(where *filter.Filter, sort string, inForce []alerts.Status) bar {
+	choices := map[string][]string{}
+	for _, alert := range inForce[:min(len(inForce), mostSuggested)] {
+		choices["alert"] = append(choices["alert"], alert.Name)
+		choices["severity"] = append(choices["severity"], alert.Severity)
+		choices["receiver"] = append(choices["receiver"], alert.Notify...)
+	}
+	for key, known := range choices {
+		choices[key] = slices.Compact(slices.Sorted(slices.Values(known)))
+	}
+	b := newBar("/alerts", where.String(), alerts.FilterTable.Keys(), alertFields, choices)
+	b.keep("sort", sort)
+	return b
+}
+
+func alertHeads(where *filter.Filter, sort string) []head {
+	columns := []head{{Text: "Alert"}, {Text: "State"}, {Text: "Holds for"}, {Text: "Waits for"}, {Text: "Severity"}, {Text: "Receivers"}}
+	return heads(columns, map[string]sortBy{
+		"Alert": {"name", "ascending", "By name"}, "State": {"state", "descending", "Firing first"}, "Holds for": {"since", "descending", "Longest first"},
+	}, cmp.Or(sort, alerts.Orders[0].Name), func(sort string) string { return "/alerts?" + web.Encode("filter", where.String(), "sort", sort) })
 }
 
 func (s *Pages) occurrenceRow(facts clusterFacts, occurrence alerts.Occurrence) occurrenceRow {

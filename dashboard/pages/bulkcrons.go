@@ -16,6 +16,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/eventstore"
 	search "github.com/forge-scheduler/forge/internal/filter"
 )
 
@@ -107,7 +108,7 @@ func loadBulkCrons(paused bool) func(*Pages, context.Context, *request) (body, e
 		b := &bulkCronsBody{
 			base:   base{name: format.Capital(hold.action) + " crons", beat: s.pulseOf(facts)},
 			Action: hold.action, Title: format.Capital(hold.action), Icon: hold.icon, Filter: filter,
-			What: holdEffects[paused], Most: cronstore.MaxReason, Back: "/crons?" + cronValues(back),
+			What: holdEffects[paused], Most: eventstore.MaxReason, Back: "/crons?" + cronValues(back),
 		}
 		return b, s.countBulkCrons(ctx, b, paused)
 	}

@@ -56,9 +56,14 @@ func (s *Pages) setupTabs(current string) (tabs []tab) {
 // configsBody lists the configurations that were in force.
 type configsBody struct {
 	base
+	Bar    bar
 	Tabs   []tab
 	Notice string
-	Rows   []configRow
+	// InForce is the configuration in force, if there is a notice.
+	InForce string
+	Rows    []configRow
+	// Newest leads to the first page.
+	Newest string
 	Older  string
 	// Reverts reports that the reader may revert.
 	Reverts bool
@@ -78,7 +83,7 @@ type configRow struct {
 }
 
 func (s *Pages) loadConfigs(ctx context.Context, req *request) (body, error) {
-	before := req.Number("before")
+	before, where := req.Number("before"), pageWhere(req, cronstore.HistoryTable.Keys(), configFields)
 	if err := req.err(); err != nil {
 		return nil, err
 	}
@@ -86,22 +91,23 @@ func (s *Pages) loadConfigs(ctx context.Context, req *request) (body, error) {
 	if err != nil {
 		return nil, err
 	}
-	history, err := s.Configs.History(ctx, before, web.DefaultLimit)
+	history, err := s.Configs.SearchHistory(ctx, where, before, web.DefaultLimit)
 	if err != nil {
 		return nil, err
 	}
 	b := configsBody{
 		base: base{name: "Configurations", beat: s.pulseOf(facts), past: before != 0}, Tabs: s.setupTabs("configurations"),
-		Reverts: req.may(route.Admin),
+		Reverts: req.may(route.Admin), Bar: newBar("/config", where.String(), cronstore.HistoryTable.Keys(), configFields, map[string][]string{"by": nodesOf(facts.nodes)}),
 	}
 	if req.Values.Get("did") == didRevert {
-		b.Notice = "The earlier configuration is in force."
+		b.Notice, b.InForce = "The earlier configuration is in force.", facts.applied
 	}
+	b.Newest = strings.TrimSuffix("/config?"+web.Encode("filter", where.String()), "?")
 	for _, a := range history {
 		b.Rows = append(b.Rows, newConfigRow(facts, a))
 	}
 	if len(history) == web.DefaultLimit {
-		b.Older = "/config?" + web.Encode("before", strconv.FormatInt(history[len(history)-1].ID, 10))
+		b.Older = "/config?" + web.Encode("filter", where.String(), "before", strconv.FormatInt(history[len(history)-1].ID, 10))
 	}
 	return &b, nil
 }

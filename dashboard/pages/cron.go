@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -61,10 +62,13 @@ type cronBody struct {
 	// Queue is that of its jobs, QueuePath the address of its page.
 	Queue, QueuePath string
 	Args             string
-	Ticks            []tickRow
-	Zone             string
-	Newer            string
-	Older            string
+	// About, Owner and Runbook are what the cron says about itself.
+	About, Owner string
+	Runbook      remark
+	Ticks        []tickRow
+	Zone         string
+	Newer        string
+	Older        string
 	// Waits is the job for which the oldest queued tick waits; nil if no tick is queued.
 	Waits *remark
 	// Chosen is the tick that the reader has jumped to; nil if the page shows the newest.
@@ -107,6 +111,7 @@ func (s *Pages) loadCron(ctx context.Context, req *request) (body, error) {
 	b.Notice, b.Operates = said, s.Operates() && req.may(route.Operator) && cron.RemovedAt.IsZero()
 	b.Policies, b.Args, b.Held = policies(cron.Spec), format.PrettyJSON(cron.Spec.Args), pauseReason(cron)
 	b.Queue, b.QueuePath = cron.Spec.Queue, queuePath(cron.Spec.Queue)
+	b.About, b.Owner, b.Runbook = cron.Spec.Description, cron.Spec.Owner, runbookOf(cron.Spec)
 	zone := zoneOf(cron.Spec.Timezone)
 	b.Zone = zone.String()
 	b.Coming = upcomingRows(facts.now, s.UpcomingTicks(cron, facts.now), zone)
@@ -307,6 +312,15 @@ func zoneOf(name string) *time.Location {
 		return time.UTC
 	}
 	return zone
+}
+
+// runbookOf returns the runbook, as a link if it is an address of the web: another version of forge
+// may have written it.
+func runbookOf(spec cronstore.Spec) remark {
+	if u, err := url.Parse(spec.Runbook); err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") {
+		return remark{spec.Runbook, spec.Runbook}
+	}
+	return remark{Text: spec.Runbook}
 }
 
 func policies(spec cronstore.Spec) []fact {

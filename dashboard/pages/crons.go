@@ -38,7 +38,7 @@ func (b *cronsBody) choose(now time.Time, crons []cronstore.Outlined, filter clu
 		b.paused = 0
 	}
 	b.Heads = heads([]head{{Text: "Name"}, {Text: "Schedule"}, {Text: "Last ticks"}, {Text: "Last run"}, {Text: "Late by", Class: "num"}, {Text: "Next run", Class: "num"}},
-		map[string]sortBy{"Name": {"name", "ascending", "By name"}, "Next run": {"next", "ascending", "The next run first"}},
+		map[string]sortBy{"Name": {"name", "ascending", "By name"}, "Last ticks": {cronstore.ByVerdict, "other", "By the last verdict: failed first, then skipped"}, "Next run": {"next", "ascending", "The next run first"}},
 		cmp.Or(filter.Sort, cronstore.Orders[0].Name), func(sort string) string {
 			sorted := filter
 			sorted.Sort = sort
@@ -175,12 +175,12 @@ func (s *Pages) loadCrons(ctx context.Context, req *request) (body, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.Outlines.Get(ctx)
-	if err != nil {
-		return nil, err
-	}
 	filter := cronFilterOf(req)
 	if err := req.err(); err != nil {
+		return nil, err
+	}
+	all, err := s.Outline(ctx, filter)
+	if err != nil {
 		return nil, err
 	}
 	b := cronsBody{base: base{name: "Crons", beat: s.pulseOf(facts)}, Bar: cronBar(filter, all.Crons), Query: filter.Text, Notice: undoableOf(req)}

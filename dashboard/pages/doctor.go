@@ -36,7 +36,7 @@ func (s *Pages) loadDoctor(ctx context.Context, _ *request) (body, error) {
 	}
 	now := s.Now()
 	found := s.Findings.Get(ctx, now)
-	b := &doctorBody{base: base{name: "Doctor", beat: pulse{Now: now.UnixMilli()}}, Tabs: s.setupTabs("doctor"), Node: s.Self.NodeID, Running: found.At.IsZero()}
+	b := &doctorBody{base: base{name: "Doctor", beat: pulse{Now: now.UnixMilli(), Login: s.Tokens != nil}}, Tabs: s.setupTabs("doctor"), Node: s.Self.NodeID, Running: found.At.IsZero()}
 	if b.Running {
 		return b, nil
 	}

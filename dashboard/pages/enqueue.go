@@ -14,16 +14,27 @@ import (
 
 	"github.com/forge-scheduler/forge/dashboard/auth"
 	"github.com/forge-scheduler/forge/dashboard/cluster"
+	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/argschema"
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
 // The values of did, with which the form redirects to the job's page.
 const (
-	didEnqueue = "enqueue"
-	didNothing = "same"
+	didEnqueue  = "enqueue"
+	didNothing  = "same"
+	didReplace  = "replaced"
+	didDebounce = "debounced"
+	didThrottle = "throttled"
 )
+
+// didOf returns the value of did for a verdict.
+var didOf = map[jobstore.EnqueueVerdict]string{
+	jobstore.Added: didEnqueue, jobstore.Duplicate: didNothing, jobstore.Replaced: didReplace,
+	jobstore.Debounced: didDebounce, jobstore.Throttled: didThrottle,
+}
 
 // argPrefix is the prefix of form fields that hold arguments.
 const argPrefix = "arg."
@@ -37,8 +48,10 @@ type enqueueBody struct {
 	Problem string
 	argsForm
 	// The submitted values of the other form fields.
-	Queue, Priority, At, Unique string
-	Priorities                  []choice
+	Queue, Priority, At, Unique, Weight, Period, MaxWait string
+	// MostWeight is the largest weight.
+	MostWeight             int
+	Priorities, Duplicates []choice
 }
 
 // argsForm is the part of a form that holds the arguments of a job.
@@ -196,12 +209,18 @@ func (s *Pages) enqueueForm(ctx context.Context, sent url.Values, raw bool, prob
 	b := &enqueueBody{
 		base: base{name: "Enqueue a job", beat: s.pulseOf(facts)}, Kinds: live, Kind: sent.Get("kind"), Problem: problem,
 		Queue: sent.Get("queue"), Priority: sent.Get("priority"), At: sent.Get("at"), Unique: sent.Get("unique"),
+		Weight: sent.Get("weight"), MostWeight: config.MaxWeight, Period: sent.Get("period"), MaxWait: sent.Get("max_wait"),
 	}
 	if b.Kind == "" && len(live) > 0 {
 		b.Kind = live[0]
 	}
 	for _, p := range [][2]string{{"", "as the job has it"}, {"1", "1, first"}, {"2", "2"}, {"3", "3"}, {"4", "4, last"}} {
 		b.Priorities = append(b.Priorities, choice{p[0], p[1], p[0] == b.Priority})
+	}
+	for _, d := range [][2]string{
+		{"", "as the job has it"}, {"replace", "replaces its arguments"}, {"debounce", "replaces them and delays it"}, {"throttle", "is dropped for a time"},
+	} {
+		b.Duplicates = append(b.Duplicates, choice{d[0], d[1], d[0] == sent.Get("duplicates")})
 	}
 	fields, err := s.Enqueuer.Fields(ctx, b.Kind)
 	if err != nil {
@@ -238,11 +257,12 @@ func (s *Pages) formEnqueue(w http.ResponseWriter, r *http.Request) {
 		s.AnswerError(w, r, err)
 		return
 	}
-	did := didEnqueue
-	if added.Existing {
-		did = didNothing
+	if added.State == "" {
+		s.AnswerError(w, r, web.Refuse(http.StatusConflict, fmt.Sprintf(
+			"Nothing was added: this job was enqueued not long ago, as job %d, which is past its retention. The next is accepted from %s.", added.ID, format.UTC(*added.AcceptsAt))))
+		return
 	}
-	redirectWithNotice(w, r, jobPath(added.ID)+"?did="+did)
+	redirectWithNotice(w, r, jobPath(added.ID)+"?did="+didOf[added.Verdict])
 }
 
 // userError returns the message of an error that the user can fix; problem is empty for
@@ -269,7 +289,7 @@ func (s *Pages) enqueueSent(r *http.Request, sent url.Values) (jobstore.Enqueued
 	if job.Args, err = argsOf(fields, sent); err != nil {
 		return jobstore.Enqueued{}, err
 	}
-	return s.Enqueue(r.Context(), job, job.Unique != "", auth.RequestOrigin(r, viaPage))
+	return s.Enqueue(r.Context(), job, job.Unique != "" || job.Duplicates.Set(), auth.RequestOrigin(r, viaPage))
 }
 
 // newJobOf parses the form without the arguments. Its times are in UTC, like all times on
@@ -281,10 +301,32 @@ func newJobOf(sent url.Values) (job jobstore.NewJob, err error) {
 			return job, web.Refuse(http.StatusBadRequest, "priority must be a number.")
 		}
 	}
+	if text := sent.Get("weight"); text != "" {
+		if job.Weight, err = strconv.Atoi(text); err != nil || job.Weight < 1 {
+			return job, web.Refuse(http.StatusUnprocessableEntity, fmt.Sprintf("The units of a rate must be a number from 1 to %d (got %q).", config.MaxWeight, text))
+		}
+	}
 	if text := sent.Get("at"); text != "" {
 		if job.ScheduledAt, err = wallTime("at", text, "UTC"); err != nil {
 			return job, web.Refuse(http.StatusBadRequest, "at must be a time such as 2026-11-20T15:04, in UTC.")
 		}
 	}
-	return job, nil
+	job.Duplicates, err = duplicatesOf(sent)
+	return job, err
+}
+
+// duplicatesOf parses what becomes of a duplicate.
+func duplicatesOf(sent url.Values) (config.Duplicates, error) {
+	period, maxWait := strings.TrimSpace(sent.Get("period")), strings.TrimSpace(sent.Get("max_wait"))
+	if (period == "") != !slices.Contains([]string{"debounce", "throttle"}, sent.Get("duplicates")) {
+		return config.Duplicates{}, web.Refuse(http.StatusUnprocessableEntity, "A duration is needed to delay or drop duplicates, and only then.")
+	}
+	var debounce, throttle string
+	switch sent.Get("duplicates") {
+	case "debounce":
+		debounce = period
+	case "throttle":
+		throttle = period
+	}
+	return config.ParseDuplicates(sent.Get("duplicates") == "replace", debounce, maxWait, throttle, false)
 }

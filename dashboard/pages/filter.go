@@ -8,6 +8,8 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/access"
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -20,6 +22,11 @@ var (
 	deadFields = fieldNames(jobstore.DeadKeys)
 	cronFields = fieldNames(cronstore.FilterTable.Keys(), "is")
 	nodeFields = fieldNames(nodestore.FilterTable.Keys())
+	// The parameters queue, alert and token of the lists of these are those of notices.
+	queueFields  = fieldNames(jobstore.QueueTable.Keys(), "queue")
+	alertFields  = fieldNames(alerts.FilterTable.Keys(), "alert")
+	tokenFields  = fieldNames(access.FilterTable.Keys(), "token")
+	configFields = fieldNames(cronstore.HistoryTable.Keys())
 )
 
 func fieldNames(keys []filter.Key, without ...string) (names []string) {

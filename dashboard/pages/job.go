@@ -3,6 +3,7 @@ package pages
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -95,6 +96,12 @@ func jobNotice(req *request, job jobstore.Job) string {
 		return "It was enqueued."
 	case didNothing:
 		return "An equal job exists already. Nothing was added."
+	case didReplace:
+		return "An equal job was waiting. It has the new arguments."
+	case didDebounce:
+		return "An equal job was waiting. It has the new arguments and is due later."
+	case didThrottle:
+		return "Nothing was added: this job was enqueued not long ago."
 	default:
 		return ""
 	}
@@ -229,6 +236,7 @@ type jobBody struct {
 	// Placement is set for a waiting job.
 	Placement placementBody
 	Args      string
+	Result    string
 	Attempts  []attemptRow
 	// Timeline shows the attempts from the job's creation to its end.
 	Timeline       []charts.AttemptBar
@@ -290,6 +298,7 @@ func (s *Pages) loadJob(ctx context.Context, req *request) (body, error) {
 	}
 	b := jobBody{base: base{name: fmt.Sprintf("Job %d", id), beat: s.pulseOf(facts)}, Shown: shown}
 	b.Job, b.Args = newJobRow(facts.now, job, facts.colors), format.PrettyJSON(job.Args)
+	b.Result = resultText(job.Result)
 	if b.Job.Error = format.PlainText(job.LastError); b.Job.Error != "" {
 		b.Before = changesBefore(cmp.Or(job.FinalizedAt, job.AttemptedAt))
 	}
@@ -307,6 +316,17 @@ func (s *Pages) loadJob(ctx context.Context, req *request) (body, error) {
 	b.Acts, b.Notice = s.acts(req, job), jobNotice(req, job)
 	b.Placement, err = s.placementOf(ctx, job, facts.colors)
 	return &b, err
+}
+
+// maxShownResult bounds the result on the page, in bytes. That of a Go worker may have
+// megabytes.
+const maxShownResult = 16 << 10
+
+func resultText(result json.RawMessage) string {
+	if len(result) <= maxShownResult {
+		return format.PlainText(format.PrettyJSON(result))
+	}
+	return format.PlainText(strings.ToValidUTF8(string(result[:maxShownResult]), "")) + "..."
 }
 
 // definitionOf reads what a job runs, once for a page and its stream.
@@ -338,6 +358,12 @@ func jobFacts(job jobstore.Job) []jobFact {
 	}
 	if !job.Tick.IsZero() {
 		facts = append(facts, jobFact{"Tick", format.UTC(job.Tick), tickPath(job.Cron, job.Tick)})
+	}
+	if job.Duplicates != nil {
+		facts = append(facts, jobFact{"Duplicates", format.PlainText(job.Duplicates.Text()), ""})
+	}
+	if job.Progress != nil {
+		facts = append(facts, jobFact{"Progress", format.PlainText(job.Progress.Text()), ""})
 	}
 	if job.Snoozes > 0 {
 		facts = append(facts, jobFact{"Snoozed", format.Plural(job.Snoozes, "time", "times"), ""})

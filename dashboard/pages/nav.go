@@ -70,19 +70,25 @@ type identity struct {
 	Scope   access.Scope
 	// May describes what the reader may do.
 	May string
+	// Path is the page about the reader's sessions; empty without it.
+	Path string
 }
 
 // identityOf returns nil for a reader who has to log in first.
 func (s *Pages) identityOf(reader access.Holder) *identity {
+	path := ""
+	if s.SessionKeeper != nil {
+		path = "/sessions"
+	}
 	switch {
 	case s.Tokens == nil:
-		return &identity{Name: auth.Anonymous, Scope: access.Admin, May: "may do everything but create tokens, because this node requires no token"}
+		return &identity{Path: path, Name: auth.Anonymous, Scope: access.Admin, May: "may do everything but create tokens, because this node requires no token"}
 	case reader.Name == "":
 		return nil
 	default:
 		return &identity{
 			Name: strings.TrimPrefix(reader.Name, "user:"), Token: true, Proxied: reader.Issuer == access.ProxyIssuer,
-			Scope: reader.Scope, May: reader.Scope.May(),
+			Scope: reader.Scope, May: reader.Scope.May(), Path: path,
 		}
 	}
 }

@@ -23,6 +23,10 @@ import (
 // nodeJobs is how many running and how many ended jobs the page of a node lists.
 const nodeJobs = 10
 
+// nodeSearchTime is how long each of these lists is searched for: no index knows the node of a
+// job, and the list of jobs searches on.
+const nodeSearchTime = 20 * time.Millisecond
+
 // endedStates are the states of jobs whose last attempt has ended.
 var endedStates = []string{"completed", "cancelled", "discarded", "retryable"}
 
@@ -41,11 +45,15 @@ type nodeBody struct {
 	More           bool
 	// AllRunning and AllJobs lead to the lists of them.
 	AllRunning, AllJobs string
-	// Load shows the slots in use over Time.
+	// Recent is what the node did in the last minutes, of which RecentAbout is the time; empty if
+	// it is not known.
+	Recent      []fact
+	RecentAbout string
+	// Load shows the slots in use and the jobs worked over Time.
 	Load charts.Drawing
 	Time timeControl
 	// Activity are the newest events and actions about the node, AllActivity leads to all.
-	Activity    []activityRow
+	Activity    activityTable
 	AllActivity string
 }
 
@@ -93,7 +101,8 @@ func (s *Pages) loadNode(ctx context.Context, req *request) (body, error) {
 	return b, s.addNodeJobs(ctx, facts, b)
 }
 
-// addNodeLoad draws the slots of the node that were in use in the window of the page.
+// addNodeLoad draws the slots of the node that were in use in the window of the page, and the jobs
+// that it worked.
 func (s *Pages) addNodeLoad(ctx context.Context, req *request, facts clusterFacts, node nodestore.Node, b *nodeBody) error {
 	shown, err := s.window(req, facts.now, time.Hour)
 	if err != nil {
@@ -104,7 +113,15 @@ func (s *Pages) addNodeLoad(ctx context.Context, req *request, facts clusterFact
 		return charts.DrawNodeLoad(ctx, s.Source.History, node.NodeID, node.Slots, shown, facts.now)
 	})
 	b.Time = s.timeControl(shown, facts.now, nodePath(node.NodeID), "#load", charts.MetricSpans, nil)
-	return err
+	if err != nil {
+		return err
+	}
+	work, err := s.Source.History.WorkOf(ctx, "node", node.NodeID, facts.now, node.StartedAt)
+	if err != nil {
+		return fmt.Errorf("read the work of %s: %w", node.NodeID, err)
+	}
+	b.Recent, b.RecentAbout = recentFacts(work)
+	return nil
 }
 
 // addNodeActivity reads the newest entries of the activity about the node.
@@ -120,9 +137,9 @@ func (s *Pages) addNodeActivity(ctx context.Context, req *request, facts cluster
 		return fmt.Errorf("read the activity of %s: %w", b.Row.Node.ID, err)
 	}
 	for i := range page.Entries {
-		b.Activity = append(b.Activity, newActivityRow(facts, &page.Entries[i]))
+		b.Activity.Rows = append(b.Activity.Rows, newActivityRow(facts, &page.Entries[i]))
 	}
-	b.AllActivity = activityPath(where, "")
+	b.AllActivity = activityPath(where)
 	return nil
 }
 
@@ -180,7 +197,7 @@ func (s *Pages) nodeJobs(ctx context.Context, id string, states ...string) (jobs
 	for _, state := range states {
 		terms = append(terms, search.Is("state", state))
 	}
-	filter := jobstore.Filter{Args: jobstore.ShortArgs, Limit: nodeJobs}
+	filter := jobstore.Filter{Args: jobstore.ShortArgs, Limit: nodeJobs, Within: nodeSearchTime}
 	found, err := s.Source.Jobs.Search(ctx, filter.Narrow(search.New(terms...)))
 	if err != nil {
 		return found, fmt.Errorf("read the jobs of %s: %w", id, err)

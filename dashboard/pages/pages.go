@@ -65,8 +65,8 @@ func New(opts Options, g *auth.Guard, c *cluster.Cluster, document func() (opena
 	s := &Pages{
 		Guard: g, Cluster: c, Options: opts,
 		Assets:  loadAssets(),
-		firing:  cluster.NewCache(time.Second, c.Source.Alerts.List),
-		hazards: cluster.NewCache(keepHazards, c.Source.Health.Hazards),
+		firing:  cluster.NewCache(c.Lifetime, time.Second, c.Source.Alerts.List),
+		hazards: cluster.NewCache(c.Lifetime, keepHazards, c.Source.Health.Hazards),
 		docs: sync.OnceValues(func() (docsBody, error) {
 			doc, err := document()
 			return newDocsBody(doc), err
@@ -75,7 +75,7 @@ func New(opts Options, g *auth.Guard, c *cluster.Cluster, document func() (opena
 	s.readable = sync.OnceValue(s.readablePages)
 	s.renderer = newRenderer(s.Assets)
 	s.feeds = live.NewFeeds(s.subscribe)
-	s.stored = cluster.NewCache(keepSizes, s.storage)
+	s.stored = cluster.NewCache(c.Lifetime, keepSizes, s.storage)
 	return s
 }
 
@@ -103,7 +103,7 @@ var pageKinds = map[string]pageKind{
 	"incident": {"incident", []string{"role", "term"}, []string{"report"}, (*Pages).loadIncident},
 	"nodes":    {"nodes", append([]string{"did", "filter", "sort"}, nodeFields...), []string{"tiles", "list"}, (*Pages).loadNodes},
 	"apply":    {"apply", nil, nil, (*Pages).loadApply},
-	"configs":  {"configs", []string{"before", "did"}, []string{"list"}, (*Pages).loadConfigs},
+	"configs":  {"configs", append([]string{"filter", "before", "did"}, configFields...), []string{"list"}, (*Pages).loadConfigs},
 	"config":   {"config", []string{"hash", "from"}, nil, (*Pages).loadConfig},
 	"revert":   {"revert", []string{"hash"}, nil, (*Pages).loadRevert},
 	"doctor":   {"doctor", nil, []string{"list"}, (*Pages).loadDoctor},
@@ -119,15 +119,16 @@ var pageKinds = map[string]pageKind{
 	"backfill": {"backfill", []string{"name", "from", "to", "limit"}, nil, (*Pages).loadBackfill},
 	"jobs":     {"jobs", slices.Concat([]string{"state", "filter", "sort", "before", "did", "n"}, window.Keys, jobFields), []string{"tabs", "acts", "list"}, (*Pages).loadJobs},
 	"job":      {"job", []string{"id", "attempt", "find", "wrap", "times", "did"}, []string{"facts", "placement", "attempts", "output"}, (*Pages).loadJob},
-	"activity": {"activity", append([]string{"filter", "before"}, activityFields...), []string{"list"}, (*Pages).loadActivity},
-	"queues":   {"queues", []string{"did", "queue"}, []string{"list", "limits"}, (*Pages).loadQueues},
-	"queue":    {"queue", append([]string{"name", "did"}, window.Keys...), []string{"facts", "nodes", "jobs", "load", "crons", "pauses"}, (*Pages).loadQueue},
-	"alerts":   {"alerts", []string{"did", "alert"}, []string{"list", "past", "told"}, (*Pages).loadAlerts},
+	"activity": {"activity", append([]string{"filter", "sort", "before"}, activityFields...), []string{"list"}, (*Pages).loadActivity},
+	"queues":   {"queues", append([]string{"did", "queue", "filter", "sort"}, queueFields...), []string{"list", "limits"}, (*Pages).loadQueues},
+	"queue":    {"queue", append([]string{"name", "did", "jobs", "search", "sort"}, window.Keys...), []string{"facts", "nodes", "jobs", "keys", "load", "crons", "pauses"}, (*Pages).loadQueue},
+	"alerts":   {"alerts", append([]string{"filter", "sort", "did", "alert"}, alertFields...), []string{"list", "past", "told"}, (*Pages).loadAlerts},
 	"silence":  {"alertact", []string{"alert"}, nil, loadAlertAct(didSilence)},
 	"tryalert": {"alertact", []string{"alert"}, nil, loadAlertAct(didTry)},
 	"search":   {"search", []string{"q"}, nil, (*Pages).loadSearch},
 	"keys":     {"keys", nil, nil, (*Pages).loadKeys},
-	"tokens":   {"tokens", []string{"did", "token"}, nil, (*Pages).loadTokens},
+	"tokens":   {"tokens", append([]string{"filter", "sort", "did", "token"}, tokenFields...), nil, (*Pages).loadTokens},
+	"sessions": {"sessions", []string{"did", "user"}, nil, (*Pages).loadSessions},
 	"charts":   {"charts", append([]string{"by", "sort"}, window.Keys...), []string{"list", "shares"}, (*Pages).loadCharts},
 	"storage":  {"storage", nil, []string{"passes", "tables"}, (*Pages).loadStorage},
 	"cancel":   {"jobact", []string{"id"}, nil, loadJobAct(jobstore.Cancel)},
@@ -238,6 +239,8 @@ type view struct {
 	Sections []section
 	// Theme is light or dark if the reader chose one; empty means the system's theme.
 	Theme string
+	// Views are the reader's saved views of a list; nil if the page is none.
+	Views *viewsBody
 	Pulse pulse
 	Body  any
 }
@@ -254,6 +257,8 @@ type pulse struct {
 	// Leaders are the leaders and their terms by role, encoded as a query. When a term
 	// changes, app.js announces it.
 	Leaders string
+	// Login reports that readers log in: app.js says it when the session has ended.
+	Login bool
 }
 
 // body is implemented by the bodies of all pages.
@@ -291,7 +296,9 @@ func (s *Pages) page(name string) http.HandlerFunc {
 			s.pageError(w, r, err)
 			return
 		}
-		s.writePage(w, r, http.StatusOK, s.viewOf(kind, req, loaded))
+		v := s.viewOf(kind, req, loaded)
+		v.Views = viewsFor(r, kind, req)
+		s.writePage(w, r, http.StatusOK, v)
 	}
 }
 
@@ -394,16 +401,23 @@ type errorBody struct {
 	Detail string
 	// Login is the address of the login page, for readers whose token does not suffice.
 	Login string
+	// List is the address of a list that refused its filter, Filter its text, to be corrected;
+	// empty for other pages.
+	List, Filter string
 }
 
 // WriteErrorPage answers a failed request of a person.
 func (s *Pages) WriteErrorPage(w http.ResponseWriter, r *http.Request, status int, detail string) {
 	name := http.StatusText(status)
-	s.writePage(w, r, status, view{Kind: "error", Title: name, Self: s.Self, Body: errorBody{status, name, detail, s.loginFor(r, status)}})
+	b := errorBody{Status: status, Name: name, Detail: detail, Login: s.loginFor(r, status)}
+	if viewLists[r.URL.Path] != "" && status == http.StatusBadRequest {
+		b.List, b.Filter = r.URL.Path, r.URL.Query().Get("filter")
+	}
+	s.writePage(w, r, status, view{Kind: "error", Title: name, Self: s.Self, Body: b})
 }
 
 func (s *Pages) pulseOf(facts clusterFacts) pulse {
-	return pulse{Now: facts.now.UnixMilli(), Peers: peersOf(facts.nodes, s.Self), Leaders: facts.terms()}
+	return pulse{Now: facts.now.UnixMilli(), Login: s.Tokens != nil, Peers: peersOf(facts.nodes, s.Self), Leaders: facts.terms()}
 }
 
 // fullPulse returns the pulse of a page with leases and heartbeats.

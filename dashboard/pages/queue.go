@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/charts"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
@@ -27,8 +28,9 @@ type queueBody struct {
 	Queue    queueRow
 	Notice   *notice
 	Operates bool
-	// PausedBy is who paused the queue, if that is known.
-	PausedBy string
+	// Spans are for how long the queue can be paused, MostReason is the length of a reason.
+	Spans      []spanChoice
+	MostReason int
 	// Unworked describes why no node takes jobs; empty if one does.
 	Unworked string
 	// Oldest is the address of the job that has waited longest; empty if none waits.
@@ -44,10 +46,21 @@ type queueBody struct {
 	MoreKinds   bool
 	Servers     []serverRow
 	Jobs        []jobRow
-	Crons       []queueCronRow
-	MoreCrons   bool
-	Pauses      []pauseRow
-	Time        timeControl
+	// Key is the key by which jobs take turns or are limited; empty if they are not.
+	Key  string
+	Keys []queueKeyRow
+	// Search is the part of a value by which Keys were selected, KeyHeads the heads of the table.
+	Search   string
+	KeyHeads []head
+	// Rates is whether the rows have what the queue's rate leaves.
+	Rates     bool
+	MoreKeys  bool
+	Crons     []queueCronRow
+	MoreCrons bool
+	Pauses    []pauseRow
+	// PausedJobs are the parts of the queue's jobs that are paused.
+	PausedJobs []jobPauseRow
+	Time       timeControl
 }
 
 // NodeCount returns how many nodes take jobs of the queue, in words.
@@ -62,6 +75,25 @@ type serverRow struct {
 	Jobs string
 }
 
+// jobPauseRow is a pause of a part of the queue's jobs.
+type jobPauseRow struct {
+	// ID is the number of the row. Jobs describes the jobs, Kind and Keyed select them.
+	ID                int
+	Jobs, Kind, Keyed string
+	By, Reason        string
+	At, Until         format.Stamp
+	Ends              bool
+}
+
+// queueKeyRow is the use of a queue by the jobs with one value of its key.
+type queueKeyRow struct {
+	Value            string
+	Running, Waiting int64
+	MoreWaiting      bool
+	Oldest           format.Stamp
+	RateLeft         string
+}
+
 type queueCronRow struct {
 	Name, Path, Job string
 	Paused          bool
@@ -69,9 +101,12 @@ type queueCronRow struct {
 }
 
 type pauseRow struct {
-	What, By string
-	At       format.Stamp
+	What, Jobs, By, Reason string
+	At                     format.Stamp
 }
+
+// pauseSpans are the choices of the form.
+var pauseSpans = append([]spanChoice{{"", "until it is resumed"}}, silenceSpans...)
 
 func (s *Pages) loadQueue(ctx context.Context, req *request) (body, error) {
 	name := req.Values.Get("name")
@@ -83,7 +118,11 @@ func (s *Pages) loadQueue(ctx context.Context, req *request) (body, error) {
 	if err != nil {
 		return nil, err
 	}
-	report, err := s.Queue(ctx, name)
+	keys := cluster.KeysOf(&req.Query)
+	if err := req.err(); err != nil {
+		return nil, err
+	}
+	report, err := s.Queue(ctx, name, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +140,7 @@ func (s *Pages) loadQueue(ctx context.Context, req *request) (body, error) {
 	b.base, b.Drawing = base{name: "Queue " + name, beat: s.pulseOf(facts)}, drawn
 	b.Notice, b.Operates = queueNotice(name, req), s.QueueOps != nil && req.may(route.Operator) && report.Known
 	b.Jobs = jobRows(facts.now, jobs, facts.colors)
+	b.Search, b.KeyHeads = keys.Text, keyHeads(name, keys, b.Rates)
 	b.Time = s.timeControl(shown, facts.now, queuePath(name), "#h-load", charts.MetricSpans, nil)
 	return b, nil
 }
@@ -110,7 +150,7 @@ const shownRunning = 10
 
 func newQueueBody(r *queues.Report, facts clusterFacts) *queueBody {
 	b := &queueBody{
-		Queue: newQueueRow(r.Queue, facts.now), PausedBy: r.PausedBy, Unworked: unworked(r), MoreKinds: r.MoreKinds, MoreCrons: r.MoreCrons,
+		Queue: newQueueRow(r.Queue, facts.now), Spans: pauseSpans, MostReason: eventstore.MaxReason, Unworked: unworked(r), MoreKinds: r.MoreKinds, MoreCrons: r.MoreCrons,
 		Dead: strconv.FormatInt(r.Dead, 10), DeadPath: "/dead?" + web.Encode("queue", r.Name), Settings: queueSettings(r),
 	}
 	if r.MoreDead {
@@ -130,9 +170,10 @@ func newQueueBody(r *queues.Report, facts clusterFacts) *queueBody {
 		}
 		b.Servers = append(b.Servers, row)
 	}
-	if r.Recent != nil {
-		b.Recent, b.RecentAbout = recentFacts(r.Recent), fmt.Sprintf("The %.0f minutes until %s", r.Recent.To.Sub(r.Recent.From).Minutes(), format.UTC(r.Recent.To))
-	}
+	b.Recent, b.RecentAbout = recentFacts(r.Recent)
+	b.Key, b.Keys, b.MoreKeys = r.Key, queueKeyRows(r.Keys, facts.now), r.MoreKeys
+	b.Rates = r.RatedKeys()
+	b.PausedJobs = jobPauseRows(r.PausedJobs, facts.now)
 	b.Crons, b.Pauses = queueCronRows(r.Crons, facts.now), pauseRows(r.Pauses, facts.now)
 	return b
 }
@@ -163,15 +204,34 @@ func queueSettings(r *queues.Report) []fact {
 		}
 		return strconv.Itoa(value)
 	}
-	return []fact{
+	facts := []fact{
 		{"Jobs at once per node", orElse(c.MaxWorkers, "as many as it has slots")},
 		{"Jobs at once in the cluster", orElse(c.GlobalLimit, "no limit")},
-		{"Priority", strconv.Itoa(cmp.Or(c.Priority, 1)) + " unless a job has its own"},
 	}
+	if l := c.LimitPerKey; l != nil {
+		facts = append(facts, fact{"Jobs at once for each " + l.Key, strconv.Itoa(l.Limit)})
+	}
+	if c.RateLimit != nil {
+		facts = append(facts, fact{"Starts", c.RateLimit.String()})
+		if r.RateLeft != nil {
+			facts = append(facts, fact{"Units that may start now", strconv.Itoa(*r.RateLeft)})
+		}
+	}
+	if c.FairBy != "" {
+		turns := "by " + c.FairBy
+		if !r.FairReady {
+			turns += ", once the index is built"
+		}
+		facts = append(facts, fact{"Jobs take turns", turns})
+	}
+	return append(facts, fact{"Priority", strconv.Itoa(cmp.Or(c.Priority, 1)) + " unless a job has its own"})
 }
 
-// recentFacts are the rates and percentiles of the last minutes.
-func recentFacts(r *queues.Recent) []fact {
+// recentFacts are the rates and percentiles of the last minutes, and which minutes those are.
+func recentFacts(r *aggregator.Work) (facts []fact, about string) {
+	if r == nil {
+		return nil, ""
+	}
 	spread := func(p aggregator.Percentiles) string {
 		texts := percentiles(p)
 		return strings.Join(texts[:], " / ")
@@ -182,7 +242,16 @@ func recentFacts(r *queues.Recent) []fact {
 		{"Failed a minute", rate(r.Failed)},
 		{"Wait p50 / p95 / p99", spread(r.Wait)},
 		{"Took p50 / p95 / p99", spread(r.Took)},
+	}, workAbout(r)
+}
+
+// workAbout describes the time of the work of a queue or node.
+func workAbout(r *aggregator.Work) string {
+	all := format.Plural(r.Minutes(), "minute", "minutes") + " until " + format.UTC(r.To)
+	if r.Unknown == 0 {
+		return "In the " + all
 	}
+	return fmt.Sprintf("In %d of the %s. In the others, it was not among the %d with the most attempts, which are kept.", r.Minutes()-r.Unknown, all, aggregator.KeptKeys)
 }
 
 func rate(perMinute float64) string {
@@ -190,6 +259,34 @@ func rate(perMinute float64) string {
 		return strconv.FormatFloat(perMinute, 'f', 0, 64)
 	}
 	return strconv.FormatFloat(perMinute, 'f', 1, 64)
+}
+
+func queueKeyRows(keys []jobstore.KeyUse, now time.Time) []queueKeyRow {
+	rows := make([]queueKeyRow, len(keys))
+	for i, k := range keys {
+		rows[i] = queueKeyRow{Value: format.PlainText(k.Key), Running: k.Running, Waiting: k.Waiting, MoreWaiting: k.Waiting >= jobstore.CountLimit}
+		if !k.OldestAt.IsZero() {
+			rows[i].Oldest = format.NewStamp(format.ModeAgo, now, k.OldestAt)
+		}
+		if k.RateLeft != nil {
+			rows[i].RateLeft = strconv.Itoa(*k.RateLeft)
+		}
+	}
+	return rows
+}
+
+// keyHeads are the heads of the values of a queue's key.
+func keyHeads(queue string, of jobstore.KeySearch, rates bool) []head {
+	columns := []head{{Text: "Value"}, {Text: "Running", Class: "num"}, {Text: "Waiting", Class: "num"}, {Text: "Oldest waits since"}}
+	if rates {
+		columns = append(columns, head{Text: "May start now", Class: "num"})
+	}
+	return heads(columns, map[string]sortBy{
+		"Running": {"running", "descending", "The most running jobs first"}, "Waiting": {"waiting", "descending", "The most waiting jobs first"},
+		"Oldest waits since": {"oldest", "ascending", "The longest wait first"},
+	}, cmp.Or(of.Sort, jobstore.KeySorts[0]), func(sort string) string {
+		return queuePath(queue) + "?" + web.Encode("search", of.Text, "sort", sort) + "#h-queue-keys"
+	})
 }
 
 func queueCronRows(crons []cronstore.QueueCron, now time.Time) []queueCronRow {
@@ -204,10 +301,24 @@ func queueCronRows(crons []cronstore.QueueCron, now time.Time) []queueCronRow {
 	return rows
 }
 
+func jobPauseRows(pauses []jobstore.JobPause, now time.Time) []jobPauseRow {
+	rows := make([]jobPauseRow, len(pauses))
+	for i, p := range pauses {
+		rows[i] = jobPauseRow{
+			ID: i, Jobs: format.PlainText(p.String()), Kind: p.Kind, Keyed: p.Keyed(), By: format.PlainText(p.PausedBy), Reason: p.PauseReason,
+			At: format.NewStamp(format.ModeAgo, now, p.PausedAt),
+		}
+		if rows[i].Ends = !p.PausedUntil.IsZero(); rows[i].Ends {
+			rows[i].Until = format.NewStamp(format.ModeUntil, now, p.PausedUntil)
+		}
+	}
+	return rows
+}
+
 func pauseRows(changes []eventstore.QueueChange, now time.Time) []pauseRow {
 	rows := make([]pauseRow, 0, len(changes))
 	for _, c := range changes {
-		row := pauseRow{What: "resumed", By: format.PlainText(c.By), At: format.NewStamp(format.ModeAgo, now, c.At)}
+		row := pauseRow{What: "resumed", Jobs: format.PlainText(c.Jobs), By: format.PlainText(c.By), Reason: c.Reason, At: format.NewStamp(format.ModeAgo, now, c.At)}
 		if c.Paused() {
 			row.What = "paused"
 		}

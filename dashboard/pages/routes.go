@@ -1,6 +1,8 @@
 package pages
 
 import (
+	"slices"
+
 	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
@@ -28,6 +30,7 @@ func (s *Pages) Routes() []route.Route {
 		{Path: "/dead", Get: s.page("dead"), Read: route.Viewer},
 		{Path: "/dead/{group}", Get: s.page("deadgroup"), Read: route.Viewer},
 		{Path: "/events", Get: s.events, Read: route.Viewer},
+		{Path: viewsPath, Post: s.formViews, Write: route.Open}, // it changes the reader's browser alone
 		{Path: "/keys", Get: s.page("keys"), Read: route.Viewer},
 		{Path: web.DocsPath, Get: s.apiDocs, Read: route.Viewer},
 		{Path: "/static/{file}", Get: s.Assets.ServeHTTP, Read: route.Open},
@@ -39,7 +42,7 @@ func (s *Pages) Routes() []route.Route {
 	}
 	routes = append(routes, s.silencePages()...)
 	routes = append(routes, s.searchPages()...)
-	routes = append(routes, s.tokenPages()...)
+	routes = append(routes, slices.Concat(s.tokenPages(), s.sessionPages())...)
 	routes = append(routes, s.applyRoutes()...)
 	routes = append(routes, s.loginRoutes()...)
 	if s.Settings != nil {

@@ -31,7 +31,7 @@ func TestEveryPageStreamsItsParts(t *testing.T) {
 		page := dashboardtest.PlainGet(t, pageHandlerOf(c), map[string]string{
 			"overview": "/", "leaders": "/leaders", "crons": "/crons", "cron": "/crons/backup", "backfill": "/crons/backup/backfill", "trigger": "/crons/backup/trigger",
 			"silence": "/alerts/quiet/silence", "tryalert": "/alerts/no_scheduler_leader/test",
-			"incident": "/leaders/scheduler/terms/7", "apply": "/apply", "nodes": "/nodes", "nodepage": "/nodes/node-2", "settings": "/settings", "search": "/search?q=backup", "keys": "/keys", "tokens": "/tokens", "revoketoken": "/tokens/backup/revoke", "stepdown": "/leaders/scheduler/step-down", "transfer": "/leaders/scheduler/transfer",
+			"incident": "/leaders/scheduler/terms/7", "apply": "/apply", "nodes": "/nodes", "nodepage": "/nodes/node-2", "settings": "/settings", "search": "/search?q=backup", "keys": "/keys", "tokens": "/tokens", "sessions": "/sessions", "revoketoken": "/tokens/backup/revoke", "stepdown": "/leaders/scheduler/step-down", "transfer": "/leaders/scheduler/transfer",
 			"drain": "/nodes/node-1/drain", "undrain": "/nodes/node-1/undrain",
 			"jobs": "/jobs", "queues": "/queues", "queue": "/queues/bulk", "alerts": "/alerts", "charts": "/charts", "storage": "/storage", "activity": "/activity", "configs": "/config", "doctor": "/doctor", "config": "/config/" + dashboardtest.OldHash, "revert": "/config/" + dashboardtest.OldHash + "/revert", "job": "/jobs/42", "cancel": "/jobs/42/cancel", "retry": "/jobs/42/retry", "discard": "/jobs/42/discard",
 			"enqueue": "/enqueue", "bulkcancel": "/bulk/jobs/cancel?kind=dump", "bulkretry": "/bulk/jobs/retry?kind=dump", "bulkdiscard": "/bulk/jobs/discard?kind=dump",

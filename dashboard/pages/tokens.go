@@ -13,7 +13,9 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/dashboard/route"
+	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/access"
+	"github.com/forge-scheduler/forge/internal/filter"
 )
 
 const (
@@ -26,6 +28,8 @@ const (
 // tokensBody is the list of the tokens, with the form that creates one.
 type tokensBody struct {
 	base
+	Bar    bar
+	Heads  []head
 	Notice string
 	Tokens []tokenRow
 	// Hidden is how many tokens the page leaves out.
@@ -66,11 +70,15 @@ func newTokenRow(now time.Time, t access.Token, reader access.Holder) tokenRow {
 func tokenPath(name string) string { return "/tokens/" + url.PathEscape(name) }
 
 func (s *Pages) loadTokens(ctx context.Context, req *request) (body, error) {
-	return s.tokenList(ctx, req.Values, "")
+	return s.tokenList(ctx, req, nil, "")
 }
 
-// tokenList returns the list with the submitted values of the form.
-func (s *Pages) tokenList(ctx context.Context, sent url.Values, problem string) (body, error) {
+// tokenList returns the list with the submitted values of the form that creates a token.
+func (s *Pages) tokenList(ctx context.Context, req *request, sent url.Values, problem string) (body, error) {
+	where, sort := pageWhere(req, access.FilterTable.Keys(), tokenFields), cluster.SortOf(&req.Query, access.Orders.Names())
+	if err := req.err(); err != nil {
+		return nil, err
+	}
 	facts, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
@@ -80,23 +88,41 @@ func (s *Pages) tokenList(ctx context.Context, sent url.Values, problem string) 
 		return nil, err
 	}
 	b := &tokensBody{
-		base: base{name: "Tokens", beat: s.pulseOf(facts)}, Open: s.Tokens == nil, Problem: problem,
+		base: base{name: "Tokens", beat: s.pulseOf(facts)}, Bar: tokenBar(where, sort, tokens), Heads: tokenHeads(where, sort), Open: s.Tokens == nil, Problem: problem,
 		Name: sent.Get("name"), Expires: cmp.Or(sent.Get("expires"), access.DefaultLife),
 	}
 	for _, scope := range access.Scopes {
 		b.Scopes = append(b.Scopes, choice{string(scope), string(scope), string(scope) == cmp.Or(sent.Get("scope"), string(access.Viewer))})
 	}
-	reader := auth.CallerOf(ctx).Holder
-	for _, t := range tokens {
-		if t.Name == sent.Get("token") && t.State == access.StateRevoked && sent.Get("did") == didRevoke {
-			b.Notice = t.Name + " is revoked. Its sessions have ended."
-		}
-		if len(b.Tokens) < shownTokens {
-			b.Tokens = append(b.Tokens, newTokenRow(facts.now, t, reader))
-		}
+	revoked := req.Values.Get("token")
+	if req.Values.Get("did") == didRevoke && slices.ContainsFunc(tokens, func(t access.Token) bool { return t.Name == revoked && t.State == access.StateRevoked }) {
+		b.Notice = revoked + " is revoked. Its sessions have ended."
 	}
-	b.Hidden = len(tokens) - len(b.Tokens)
+	found := access.Orders.Sort(sort, access.FilterTable.Select(where, facts.now, tokens))
+	for _, t := range found[:min(len(found), shownTokens)] {
+		b.Tokens = append(b.Tokens, newTokenRow(facts.now, t, auth.CallerOf(ctx).Holder))
+	}
+	b.Hidden = len(found) - len(b.Tokens)
 	return b, nil
+}
+
+// tokenBar returns the filter bar of the tokens.
+func tokenBar(where *filter.Filter, sort string, tokens []access.Token) bar {
+	var names []string
+	for _, t := range tokens[:min(len(tokens), mostSuggested)] {
+		names = append(names, t.Name)
+	}
+	b := newBar("/tokens", where.String(), access.FilterTable.Keys(), tokenFields, map[string][]string{"token": names})
+	b.keep("sort", sort)
+	return b
+}
+
+func tokenHeads(where *filter.Filter, sort string) []head {
+	columns := []head{{Text: "Name"}, {Text: "Scope"}, {Text: "State"}, {Text: "Expires"}, {Text: "Last used"}, {Text: "Created"}}
+	return heads(columns, map[string]sortBy{
+		"Name": {"name", "ascending", "By name, revoked tokens last"}, "Expires": {"expires", "ascending", "The next to expire first"},
+		"Last used": {"used", "ascending", "The longest unused first"}, "Created": {"created", "descending", "The newest first"},
+	}, cmp.Or(sort, access.Orders[0].Name), func(sort string) string { return "/tokens?" + web.Encode("filter", where.String(), "sort", sort) })
 }
 
 // newTokenBody shows the secret of a token that was created.
@@ -116,7 +142,7 @@ func (s *Pages) formCreateToken(w http.ResponseWriter, r *http.Request) {
 	}
 	secret, token, err := s.tokenSent(r, sent)
 	if status, problem := userError(cluster.Refuse(err)); problem != "" {
-		list, unread := s.tokenList(r.Context(), url.Values{"name": sent["name"], "scope": sent["scope"], "expires": sent["expires"]}, problem)
+		list, unread := s.tokenList(r.Context(), newRequest(r, pageKinds["tokens"]), url.Values{"name": sent["name"], "scope": sent["scope"], "expires": sent["expires"]}, problem)
 		if unread != nil {
 			s.pageError(w, r, unread)
 			return

@@ -14,6 +14,8 @@ type Operation struct {
 	Reply
 	// Also are the other answers that are not problem documents.
 	Also []Reply
+	// Traced reports that the headers of W3C Trace Context name the parent of what is added.
+	Traced bool
 	// Secret is the field of the answer that is not stored for repeats.
 	Secret string
 	// NonTx reports that other nodes must see the action before it ends. Such an action

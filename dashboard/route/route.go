@@ -37,7 +37,7 @@ var Placeholder = regexp.MustCompile(`\{(\w+)\}`)
 // commands maps parts of paths to the words of the commands, so that an action has the same
 // name through the API, the pages and the commands.
 var commands = map[string]string{
-	"crons": "cron", "jobs": "job", "queues": "queue", "leaders": "leader", "nodes": "node", "tokens": "token", "bulk": "",
+	"crons": "cron", "jobs": "job", "queues": "queue", "leaders": "leader", "nodes": "node", "tokens": "token", "sessions": "session", "bulk": "",
 }
 
 // ActionName returns the name of a route's POST in the audit log.

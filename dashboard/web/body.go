@@ -19,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/forge-scheduler/forge/internal/argschema"
+	"github.com/forge-scheduler/forge/internal/config"
 )
 
 // Form parses the fields of a form. If it returns false, it has answered the request.
@@ -134,6 +135,8 @@ func valuesOf(t reflect.Type) string {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
 		return "a time such as 2026-11-20T15:04:05Z"
+	case t == reflect.TypeFor[config.UniqueArgs]():
+		return "true, or a list of names"
 	case t.Kind() == reflect.String:
 		return "a text"
 	case t.Kind() == reflect.Bool:

@@ -145,3 +145,52 @@ func TestScopesOfGroups(t *testing.T) {
 		}
 	}
 }
+
+// Sessions are listed and ended by ids that do not open them.
+func TestOpenSessions(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	sessions := access.NewUserSessions(pool)
+	bob := ann()
+	bob.Subject, bob.Name = "43", "bob@example.com"
+	var secrets []string
+	for _, login := range []access.Login{ann(), ann(), bob, bob} {
+		secret, err := sessions.Open(t.Context(), login)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secrets = append(secrets, secret)
+	}
+	execute(t, pool, `UPDATE forge_user_sessions SET expires_at = now() - interval '1 s' WHERE hash = (SELECT hash FROM forge_user_sessions WHERE subject = '43' ORDER BY created_at LIMIT 1)`)
+	all, err := sessions.List(t.Context(), "", "")
+	if err != nil || len(all) != 3 || all[0].User != "bob@example.com" || all[2].Subject != "42" || all[2].Groups[0] != "platform" {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	anns, err := sessions.List(t.Context(), ann().Issuer, "42")
+	if err != nil || len(anns) != 2 {
+		t.Fatalf("of ann: %+v, %v", anns, err)
+	}
+	if _, err := sessions.Session(t.Context(), anns[0].ID); !errors.Is(err, access.ErrInvalid) {
+		t.Errorf("the id opens the session: %v", err)
+	}
+	if _, err := sessions.End(t.Context(), all[0].ID, ann().Issuer, "42"); !errors.Is(err, access.ErrNotFound) {
+		t.Errorf("ann ends the session of bob: %v", err)
+	}
+	if ended, err := sessions.End(t.Context(), anns[1].ID, ann().Issuer, "42"); err != nil || ended.User != "ann@example.com" {
+		t.Errorf("%+v, %v", ended, err)
+	}
+	for i, want := range []error{access.ErrInvalid, nil, access.ErrInvalid, nil} {
+		if _, err := sessions.Session(t.Context(), secrets[i]); !errors.Is(err, want) {
+			t.Errorf("session %d: %v, want %v", i, err, want)
+		}
+	}
+	if _, err := sessions.End(t.Context(), all[0].ID, "", ""); err != nil {
+		t.Errorf("an admin ends a session: %v", err)
+	}
+	if ended, err := sessions.EndUser(t.Context(), "ann@example.com"); err != nil || len(ended) != 1 {
+		t.Errorf("%+v, %v", ended, err)
+	}
+	if ended, err := sessions.EndUser(t.Context(), "nobody"); err != nil || len(ended) != 0 {
+		t.Errorf("%+v, %v", ended, err)
+	}
+}

@@ -1,7 +1,9 @@
 package dashboardtest
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/filter"
 )
 
 type File struct{ *Cluster }
@@ -17,6 +20,7 @@ func (f File) Plan(_ context.Context, ahead time.Duration) (cronstore.Plan, erro
 	return cronstore.Plan{
 		Hash: "b", InForce: "a", State: cronstore.StateApplied, From: Epoch, Until: Epoch.Add(ahead),
 		Changes: changes(),
+		Limits:  []cronstore.LimitEffect{{Scope: "queue", Name: "bulk", Limit: 2, Key: "args.tenant", Jobs: 40, Values: 3}},
 		Runs:    []cronstore.RunChange{{Cron: "x", Appear: 1, Until: Epoch}},
 	}, nil
 }
@@ -161,7 +165,7 @@ const (
 	OldHash = "aaaa1111"
 )
 
-func (f Configs) History(_ context.Context, before int64, limit int) ([]cronstore.Application, error) {
+func (f Configs) SearchHistory(_ context.Context, where *filter.Filter, before int64, limit int) ([]cronstore.Application, error) {
 	return Read(f.Cluster, func() (all []cronstore.Application) {
 		none, one := 0, 1
 		for _, a := range []cronstore.Application{
@@ -172,7 +176,7 @@ func (f Configs) History(_ context.Context, before int64, limit int) ([]cronstor
 				all = append(all, a)
 			}
 		}
-		return all
+		return cronstore.HistoryTable.Select(where, Epoch, all)
 	})
 }
 
@@ -207,4 +211,30 @@ func (f Configs) Revert(_ context.Context, hash string, confirm func(cronstore.R
 		return cronstore.Outcome{}, err
 	}
 	return cronstore.Outcome{State: cronstore.StateApplied, InForce: hash, Removed: []string{"z"}}, Operator(f).note("backup", "revert "+hash)
+}
+
+// Sessions has a session of the user ann, and one of bob.
+type Sessions struct{ *Cluster }
+
+func openSessions() []access.OpenSession {
+	return []access.OpenSession{
+		{ID: "aaaaaaaaaaaaaaaa", User: "ann@example.com", Issuer: Issuer, Subject: "42", Groups: []string{"platform"}, CreatedAt: Epoch.Add(-time.Hour), ExpiresAt: Epoch.Add(11 * time.Hour), Now: Epoch},
+		{ID: "bbbbbbbbbbbbbbbb", User: "bob <b>", Issuer: Issuer, Subject: "43", Groups: []string{}, CreatedAt: Epoch.Add(-2 * time.Hour), ExpiresAt: Epoch.Add(10 * time.Hour), Now: Epoch},
+	}
+}
+
+func (f Sessions) List(_ context.Context, issuer, subject string) ([]access.OpenSession, error) {
+	return Read(f.Cluster, func() []access.OpenSession {
+		return slices.DeleteFunc(openSessions(), func(o access.OpenSession) bool { return issuer != "" && (o.Issuer != issuer || o.Subject != subject) })
+	})
+}
+
+func (f Sessions) End(ctx context.Context, id, issuer, subject string) (access.OpenSession, error) {
+	sessions, err := f.List(ctx, issuer, subject)
+	i := slices.IndexFunc(sessions, func(o access.OpenSession) bool { return o.ID == id })
+	if err != nil || i < 0 {
+		return access.OpenSession{}, cmp.Or(err, access.ErrNotFound)
+	}
+	f.Done = append(f.Done, "end the session of "+sessions[i].User)
+	return sessions[i], nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/internal/filter"
 )
 
 var anOccurrence = alerts.Occurrence{
@@ -37,11 +38,11 @@ func (f Alerts) List(context.Context) ([]alerts.Status, error) {
 	})
 }
 
-func (f Alerts) History(context.Context, string, int64, int) ([]alerts.Occurrence, error) {
+func (f Alerts) History(context.Context, []filter.Pattern, int64, int) ([]alerts.Occurrence, error) {
 	return Read(f.Cluster, func() []alerts.Occurrence { return []alerts.Occurrence{f.ended()} })
 }
 
-func (f Alerts) Notifications(context.Context, string, int64, int) ([]alerts.Notification, error) {
+func (f Alerts) Notifications(context.Context, []filter.Pattern, int64, int) ([]alerts.Notification, error) {
 	return Read(f.Cluster, func() []alerts.Notification {
 		return []alerts.Notification{{
 			ID: 1, Alert: "no_scheduler_leader", Target: "slack:#ops", State: alerts.NotificationFailed, Attempts: 2, Error: "gone", CreatedAt: Epoch,

@@ -264,7 +264,9 @@ func (f Health) Hazards(context.Context) ([]hazards.Hazard, error) {
 
 func (f Queues) Usages(context.Context) ([]jobstore.Usage, error) {
 	return Read(f.Cluster, func() []jobstore.Usage {
-		return []jobstore.Usage{{Limit: jobstore.Limit{Scope: "job", Name: "dump", Most: 9}, Running: 2, Available: 5}}
+		return []jobstore.Usage{{Limit: jobstore.Limit{Scope: "job", Name: "dump", Most: 9}, Running: 2, Available: 5}, {Limit: jobstore.Limit{Scope: "queue", Name: "default", Most: 2, Key: "args.tenant"}, Running: 4}, {
+			Limit: jobstore.Limit{Scope: "queue", Name: "default", Most: 100, Per: time.Minute, Burst: 5}, Window: "1m", Started: new(int64(7)),
+		}}
 	})
 }
 

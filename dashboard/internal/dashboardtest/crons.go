@@ -92,6 +92,22 @@ func OutlinesOf(crons []cronstore.Cron) []cronstore.Outlined {
 	return outlined
 }
 
+// Verdicts returns the verdicts of the newest ticks.
+func (f Crons) Verdicts(ctx context.Context) (map[string]cronstore.Verdict, error) {
+	crons, err := f.List(ctx)
+	verdicts := map[string]cronstore.Verdict{}
+	for _, c := range crons {
+		ticks, err := f.Ticks(ctx, c.Name, time.Time{}, 1)
+		if err != nil {
+			return nil, err
+		}
+		if len(ticks) > 0 {
+			verdicts[c.Name] = ticks[0].Verdict
+		}
+	}
+	return verdicts, err
+}
+
 // Find returns the crons whose names contain the text.
 func (f Crons) Find(ctx context.Context, text string, limit int) (found []cronstore.Named, err error) {
 	crons, err := f.List(ctx)

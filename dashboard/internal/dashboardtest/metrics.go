@@ -42,3 +42,15 @@ func (c History) SharePoints(_ context.Context, q aggregator.ShareQuery, _ time.
 		return found
 	})
 }
+
+// WorkOf returns the same for each key.
+func (c History) WorkOf(context.Context, string, string, time.Time, time.Time) (*aggregator.Work, error) {
+	return Read(c.Cluster, recentWork)
+}
+
+func recentWork() *aggregator.Work {
+	half, slow := .5, 90.
+	return &aggregator.Work{
+		From: Epoch.Add(-15 * time.Minute), To: Epoch, Started: 12.25, Finished: 3.25, Wait: aggregator.Percentiles{P50: &half, P95: &half, P99: &slow},
+	}
+}

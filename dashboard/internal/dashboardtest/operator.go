@@ -141,21 +141,45 @@ func (f Operator) Enqueue(_ context.Context, job jobstore.NewJob, ownUnique bool
 	case "misfit":
 		return jobstore.Enqueued{}, config.SchemaError{{Path: "args.table", Message: "missing"}}
 	case "taken":
-		return jobstore.Enqueued{ID: 42, Kind: job.Kind, Existing: true, State: "retryable", Queue: "default"}, nil
+		return jobstore.Enqueued{ID: 42, Kind: job.Kind, Existing: true, Verdict: jobstore.Duplicate, State: "retryable", Queue: "default", ScheduledAt: Epoch}, nil
+	}
+	added := jobstore.Enqueued{ID: 42, Kind: job.Kind, Verdict: jobstore.Added, State: "available", Queue: "default", ScheduledAt: Epoch}
+	if job.Duplicates.Throttle > 0 {
+		added.Existing, added.Verdict, added.AcceptsAt = true, jobstore.Throttled, new(Epoch.Add(job.Duplicates.Throttle.Std()))
+	}
+	if job.Unique == "gone" {
+		added.State = ""
 	}
 	said := fmt.Sprintf("enqueue %s %s %s %d %s by %s", job.Kind, job.Args, job.Queue, job.Priority, format.UTC(job.ScheduledAt), by)
 	if ownUnique {
 		said += fmt.Sprintf(", unique %q %+v", job.Unique, job.UniqueBy)
 	}
-	return jobstore.Enqueued{ID: 42, Kind: job.Kind, State: "available", Queue: "default"}, f.note("backup", said)
+	if job.Weight > 0 {
+		said += fmt.Sprintf(", weight %d", job.Weight)
+	}
+	if job.Duplicates.Set() {
+		said += fmt.Sprintf(", duplicates %+v", job.Duplicates)
+	}
+	return added, f.note("backup", said)
 }
 
-func (f Operator) PauseQueue(_ context.Context, queue, by string) (time.Time, bool, error) {
-	return Epoch, true, f.noteQueue(queue, "pause queue by "+by)
+func (f Operator) PauseQueue(_ context.Context, queue string, order jobstore.QueuePauseOrder) (jobstore.QueuePause, bool, error) {
+	pause, did := jobstore.QueuePause{PausedAt: Epoch, PausedBy: order.By, PauseReason: order.Reason}, "pause queue by "+order.By+because(order.Reason)
+	if order.For != 0 {
+		pause.PausedUntil, did = Epoch.Add(order.For), did+" for "+order.For.String()
+	}
+	if !order.Jobs.All() {
+		did += " of " + order.Jobs.String()
+	}
+	return pause, true, f.noteQueue(queue, did)
 }
 
-func (f Operator) ResumeQueue(_ context.Context, queue, by string) (time.Time, bool, error) {
-	return time.Time{}, false, f.noteQueue(queue, "resume queue by "+by)
+func (f Operator) ResumeQueue(_ context.Context, queue string, order jobstore.QueuePauseOrder) (jobstore.QueuePause, bool, error) {
+	did := "resume queue by " + order.By + because(order.Reason)
+	if !order.Jobs.All() {
+		did += " of " + order.Jobs.String()
+	}
+	return jobstore.QueuePause{}, false, f.noteQueue(queue, did)
 }
 
 func (f Operator) noteQueue(queue, what string) error {

@@ -15,7 +15,7 @@ func Options(c *Cluster) cluster.Options {
 		Roles:   TestRoles,
 		Ready:   func(context.Context) error { return nil },
 		CronOps: Operator{Cluster: c}, CronRunner: Operator{Cluster: c}, JobOps: Operator{Cluster: c}, Enqueuer: Operator{Cluster: c},
-		QueueOps: Operator{Cluster: c}, DeadLetterOps: Dead{Cluster: c}, RoleOps: Operator{Cluster: c}, Silencer: Alerts{Cluster: c}, TokenKeeper: Keeper{Cluster: c},
+		QueueOps: Operator{Cluster: c}, DeadLetterOps: Dead{Cluster: c}, RoleOps: Operator{Cluster: c}, Silencer: Alerts{Cluster: c}, TokenKeeper: Keeper{Cluster: c}, SessionKeeper: Sessions{Cluster: c},
 		Configs: Configs{Cluster: c},
 		Doctor: func(context.Context) ([]cluster.Finding, error) {
 			return Read(c, func() []cluster.Finding {

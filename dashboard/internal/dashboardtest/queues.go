@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -17,7 +16,7 @@ const OddQueue = `o'dd/"q"?&<b>%`
 
 func listedQueues() []jobstore.Queue {
 	return []jobstore.Queue{
-		{Name: "bulk", PausedAt: Epoch.Add(-time.Hour), Available: 7, Scheduled: 4, OldestAt: Epoch.Add(-90 * time.Second), WaitSeconds: 90},
+		{Name: "bulk", QueuePause: jobstore.QueuePause{PausedAt: Epoch.Add(-time.Hour), PausedBy: "ada", PauseReason: "move <it>", PausedUntil: Epoch.Add(time.Hour)}, Available: 7, Scheduled: 4, OldestAt: Epoch.Add(-90 * time.Second), WaitSeconds: 90},
 		{Name: "default", Running: 2, GlobalLimit: 3},
 	}
 }
@@ -28,20 +27,27 @@ func (f Queues) Queues(context.Context) ([]jobstore.Queue, error) {
 
 // Queue reports on the queues of the list, on OddQueue, and on one with the name that tests put
 // into all addresses.
-func (f Queues) Queue(_ context.Context, name string) (queues.Report, error) {
+func (f Queues) Queue(_ context.Context, name string, keys jobstore.KeySearch) (queues.Report, error) {
 	report := queues.Report{Kinds: []string{}, Crons: []cronstore.QueueCron{}, RunningJobs: []jobstore.Job{}, Pauses: []eventstore.QueueChange{}, ServedBy: []queues.Server{}}
 	listed := listedQueues()
 	switch name {
 	case "bulk":
 		report.QueueDetail = jobstore.QueueDetail{Queue: listed[0], OldestID: 42, Dead: 3, MoreDead: true, Known: true}
-		report.PausedBy, report.Configured = "ada", &cronstore.QueueConfig{MaxWorkers: 4, Priority: 2}
-		half, slow := .5, 90.
-		report.Recent = &queues.Recent{
-			From: Epoch.Add(-15 * time.Minute), To: Epoch, Started: 12.25, Finished: 3.25, Wait: aggregator.Percentiles{P50: &half, P95: &half, P99: &slow},
+		report.Configured = &cronstore.QueueConfig{MaxWorkers: 4, Priority: 2, FairBy: "args.tenant", FairWeights: map[string]int{"acme": 3}}
+		report.Key, report.MoreKeys = "args.tenant", true
+		none := 0
+		report.Keys = []jobstore.KeyUse{{Key: "acme <it>", Running: 2, Waiting: 10000, OldestAt: Epoch.Add(-time.Minute), RateLeft: &none}, {Key: "", Running: 1}}
+		if keys.Text != "" {
+			report.Keys, report.MoreKeys = []jobstore.KeyUse{{Key: "only " + keys.Text + keys.Sort, Waiting: 1, OldestAt: Epoch}}, false
 		}
+		report.PausedJobs = []jobstore.JobPause{{
+			JobSelection: jobstore.JobSelection{Kind: "send", Key: "args.tenant", Value: "a <b>"},
+			QueuePause:   jobstore.QueuePause{PausedAt: Epoch.Add(-time.Minute), PausedBy: "eve", PauseReason: "too <much>", PausedUntil: Epoch.Add(time.Hour)},
+		}}
+		report.Recent = recentWork()
 		report.Kinds, report.MoreKinds = []string{"dump", "send"}, true
 		report.Crons, report.MoreCrons = []cronstore.QueueCron{{Name: "backup", Job: "dump", NextTick: Epoch.Add(time.Hour)}, {Name: "held", Job: "send", Paused: true}}, true
-		report.Pauses = []eventstore.QueueChange{{At: Epoch.Add(-time.Hour), Action: "pause", By: "ada"}, {At: Epoch.Add(-2 * time.Hour), Action: "resume"}}
+		report.Pauses = []eventstore.QueueChange{{At: Epoch.Add(-time.Hour), Action: "pause", By: "ada", Reason: "move <it>", Jobs: "kind <x>"}, {At: Epoch.Add(-2 * time.Hour), Action: "resume"}}
 	case "default":
 		report.QueueDetail = jobstore.QueueDetail{Queue: listed[1], Known: true}
 		report.Nodes, report.Workers, report.Configured = 1, 10, &cronstore.QueueConfig{GlobalLimit: 3, Priority: 1}

@@ -127,13 +127,31 @@
     conn.hidden = false;
     if (conn.dataset.state !== state) { conn.dataset.state = state; byId('conn-text').textContent = text; }
     const lost = state === 'lost';
-    document.body.classList.toggle('is-lost', lost);
+    document.body.classList.toggle('is-lost', lost || state === 'out');
     const offline = byId('offline');
     if (offline && offline.hidden === lost) offline.hidden = !lost;
     if (lost && offline) byId('offline-age').textContent = coarse(Date.now() - heard);
   };
+  // A refused stream does not say why. When the session has ended, the page asks for a login and
+  // does not try again, until it is shown again: the reader may have logged in elsewhere.
+  let out = false;
+  const sign = (ended) => {
+    out = ended;
+    const box = byId('signed-out');
+    if (box) {
+      box.hidden = !out;
+      box.querySelector('a').href = '/login?next=' + encodeURIComponent(location.pathname + location.search);
+    }
+    if (!out) return;
+    for (const stream of streams) stream.rest();
+    show('out', 'Signed out');
+  };
+  const askWhy = async (url) => {
+    const answer = await fetch(url, { method: 'HEAD' }).catch(() => null);
+    if (answer && answer.status === 401) sign(true);
+  };
   const watch = () => {
-    if (!streams.size) return;
+    if (!streams.size || out) return;
     const silent = Date.now() - heard;
     if (silent > 5000) show('lost', 'Disconnected');
     else if (silent > 2500) show('wait', 'Waiting');
@@ -157,7 +175,9 @@
       source.onopen = () => { this.readyState = EventSource.OPEN; if (this.onopen) this.onopen(); };
       source.onerror = () => {
         this.readyState = EventSource.CONNECTING;
-        if (source.readyState === EventSource.CLOSED) this.timer = setTimeout(() => this.open(), 1000 + 1000 * Math.random());
+        if (source.readyState !== EventSource.CLOSED) return;
+        this.timer = setTimeout(() => this.open(), 1000 + 1000 * Math.random());
+        askWhy(this.url);
       };
       for (const [name, fn] of this.listeners) source.addEventListener(name, fn);
     }
@@ -170,6 +190,7 @@
     addEventListener(name, listener) {
       const fn = (event) => {
         heard = Date.now();
+        if (out) sign(false);
         if (paused) return;
         this.last = event.lastEventId || this.last;
         deliver(name, event, listener);
@@ -329,7 +350,7 @@
     if (button && document.activeElement === document.body) button.focus();
   };
   addEventListener('hashchange', aim);
-  addEventListener('load', () => setTimeout(aim)); // after the browser has gone to the form itself
+  setTimeout(aim); // after the browser has gone to the form itself
 
   // A form is sent once, even if its button is pressed twice.
   document.addEventListener('submit', (event) => {
@@ -388,30 +409,32 @@
     link.dataset.own = '';
   };
 
-  document.addEventListener('DOMContentLoaded', () => {
-    for (const zones of document.querySelectorAll('[data-other-zone]')) offerZone(zones);
-    for (const button of document.querySelectorAll('[data-copy]')) {
-      button.hidden = false;
-      button.addEventListener('click', () => copy(button));
-    }
-    for (const field of document.querySelectorAll('[data-terms]')) suggest(field);
-    offerAll();
-    if (location.hash === '#q') search();
-    const conn = byId('conn');
-    if (conn) conn.addEventListener('click', pause);
-    for (const id of ['help', 'keys-close']) if (byId(id)) byId(id).addEventListener('click', help);
-    for (const field of document.querySelectorAll('[data-submits]')) {
-      field.addEventListener('change', () => field.form.requestSubmit());
-      field.form.querySelector('button').hidden = true;
-    }
-    const button = byId('theme');
+  for (const zones of document.querySelectorAll('[data-other-zone]')) offerZone(zones);
+  for (const button of document.querySelectorAll('[data-copy]')) {
     button.hidden = false;
-    button.addEventListener('click', toggle);
-    const growing = document.querySelector('[data-follow][data-running]');
-    if (growing) growing.scrollTop = growing.scrollHeight; // what comes next is what the reader came for
-    if (window.htmx) htmx.createEventSource = (url) => new Stream(url);
-    sync();
-    tick();
-    setInterval(tick, 200);
-  });
+    button.addEventListener('click', () => copy(button));
+  }
+  for (const field of document.querySelectorAll('[data-terms]')) suggest(field);
+  offerAll();
+  if (location.hash === '#q') search();
+  const conn = byId('conn');
+  if (conn) conn.addEventListener('click', pause);
+  for (const id of ['help', 'keys-close']) if (byId(id)) byId(id).addEventListener('click', help);
+  for (const field of document.querySelectorAll('[data-submits]')) {
+    field.addEventListener('change', () => field.form.requestSubmit());
+    field.form.querySelector('button').hidden = true;
+  }
+  const button = byId('theme');
+  button.hidden = false;
+  button.addEventListener('click', toggle);
+  const growing = document.querySelector('[data-follow][data-running]');
+  if (growing) growing.scrollTop = growing.scrollHeight; // what comes next is what the reader came for
+  sync();
+  tick();
+  setInterval(tick, 200);
+  if (window.htmx) {
+    htmx.createEventSource = (url) => new Stream(url);
+    document.body.setAttribute('hx-ext', 'sse,morph'); // htmx ran before its extensions
+    htmx.process(document.body);
+  }
 })();

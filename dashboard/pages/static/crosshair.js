@@ -139,20 +139,18 @@
     if (at !== null) draw();
   };
 
-  document.addEventListener('DOMContentLoaded', () => {
-    if (!document.querySelector('[sse-swap]')) return;
-    layer = document.body.appendChild(document.createElement('div'));
-    layer.setAttribute('aria-hidden', 'true');
-    status = document.body.appendChild(document.createElement('div'));
-    status.className = 'hide';
-    status.setAttribute('role', 'status');
-    document.addEventListener('pointermove', point, { passive: true });
-    document.addEventListener('pointerdown', (event) => { if (event.target.closest(inDrawing)) point(event); else clear(); }, { passive: true });
-    document.documentElement.addEventListener('pointerleave', (event) => { if (event.pointerType === 'mouse') clear(); });
-    document.addEventListener('focusout', (event) => { if (event.target.matches(drawings) && event.target.isConnected) clear(); });
-    document.addEventListener('keydown', press);
-    document.addEventListener('htmx:sseMessage', renew);
-    addEventListener('resize', clear);
-    renew();
-  });
+  if (!document.querySelector('[sse-swap]')) return;
+  layer = document.body.appendChild(document.createElement('div'));
+  layer.setAttribute('aria-hidden', 'true');
+  status = document.body.appendChild(document.createElement('div'));
+  status.className = 'hide';
+  status.setAttribute('role', 'status');
+  document.addEventListener('pointermove', point, { passive: true });
+  document.addEventListener('pointerdown', (event) => { if (event.target.closest(inDrawing)) point(event); else clear(); }, { passive: true });
+  document.documentElement.addEventListener('pointerleave', (event) => { if (event.pointerType === 'mouse') clear(); });
+  document.addEventListener('focusout', (event) => { if (event.target.matches(drawings) && event.target.isConnected) clear(); });
+  document.addEventListener('keydown', press);
+  document.addEventListener('htmx:sseMessage', renew);
+  addEventListener('resize', clear);
+  renew();
 })();

@@ -87,37 +87,35 @@
     }
   });
 
-  document.addEventListener('DOMContentLoaded', () => {
-    const opener = byId('find');
-    if (!opener) return;
-    [dialog, field, list, status] = ['palette', 'palette-field', 'palette-list', 'palette-status'].map(byId);
-    opener.dataset.keys = /Mac|iPhone|iPad/.test(navigator.platform) ? '⌘ K' : 'Ctrl K';
-    opener.setAttribute('aria-keyshortcuts', 'Control+K Meta+K');
-    opener.addEventListener('click', (event) => {
-      if (event.ctrlKey || event.metaKey || event.shiftKey) return; // another tab
-      event.preventDefault();
-      open();
-    });
-    field.addEventListener('input', () => {
-      forget();
-      timer = setTimeout(ask, 80);
-    });
-    field.addEventListener('keydown', (event) => {
-      if (event.isComposing || !keys[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
-      event.preventDefault();
-      keys[event.key]();
-    });
-    list.addEventListener('click', (event) => { if (event.target.closest('[role=option]')) dialog.close(); });
-    list.addEventListener('pointermove', (event) => {
-      const option = event.target.closest('[role=option]');
-      if (option && option !== chosen()) choose(option);
-    });
-    dialog.addEventListener('click', (event) => { if (event.target === dialog) dialog.close(); });
-    dialog.addEventListener('close', () => {
-      forget();
-      list.replaceChildren();
-      choose(null);
-      field.setAttribute('aria-expanded', 'false');
-    });
+  const opener = byId('find');
+  if (!opener) return;
+  [dialog, field, list, status] = ['palette', 'palette-field', 'palette-list', 'palette-status'].map(byId);
+  opener.dataset.keys = /Mac|iPhone|iPad/.test(navigator.platform) ? '⌘ K' : 'Ctrl K';
+  opener.setAttribute('aria-keyshortcuts', 'Control+K Meta+K');
+  opener.addEventListener('click', (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return; // another tab
+    event.preventDefault();
+    open();
+  });
+  field.addEventListener('input', () => {
+    forget();
+    timer = setTimeout(ask, 80);
+  });
+  field.addEventListener('keydown', (event) => {
+    if (event.isComposing || !keys[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    keys[event.key]();
+  });
+  list.addEventListener('click', (event) => { if (event.target.closest('[role=option]')) dialog.close(); });
+  list.addEventListener('pointermove', (event) => {
+    const option = event.target.closest('[role=option]');
+    if (option && option !== chosen()) choose(option);
+  });
+  dialog.addEventListener('click', (event) => { if (event.target === dialog) dialog.close(); });
+  dialog.addEventListener('close', () => {
+    forget();
+    list.replaceChildren();
+    choose(null);
+    field.setAttribute('aria-expanded', 'false');
   });
 })();

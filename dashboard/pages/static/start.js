@@ -1,0 +1,17 @@
+// Loads the scripts of the page once it is painted: they would delay that. They run in their order.
+(() => {
+  'use strict';
+  const scripts = document.currentScript.dataset.scripts.split(' ');
+  const start = () => {
+    for (const src of scripts) {
+      const script = document.createElement('script');
+      script.src = src;
+      script.async = false;
+      document.head.append(script);
+    }
+  };
+  const painted = () => { // a hidden page is not painted
+    if (document.hidden) start(); else requestAnimationFrame(() => setTimeout(start));
+  };
+  if (document.readyState === 'complete') painted(); else addEventListener('load', painted);
+})();
