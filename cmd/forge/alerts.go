@@ -26,13 +26,18 @@ func (a *app) alertsCommand() *cobra.Command {
 }
 
 func (a *app) alertsListCommand() *cobra.Command {
-	return &cobra.Command{
+	var where whereFlag
+	var sort sortFlag
+	cmd := &cobra.Command{
 		Use: "list", Short: "List the alerts in force with their occurrences, firing ones first", Args: cobra.NoArgs,
-		Example: "  forge alerts list\n  forge alerts list -o json",
+		Example: "  forge alerts list\n  forge alerts list --filter 'state:firing severity:critical'",
 		RunE: listed(a, alertColumns, func(ctx context.Context, pool *pgxpool.Pool, _ []string) ([]alerts.Status, error) {
-			return alerts.New(pool).List(ctx)
+			return selected(ctx, &where, &sort, alerts.FilterTable, alerts.Orders, alerts.New(pool).List)
 		}),
 	}
+	where.addTo(cmd.Flags(), alerts.FilterTable.Keys(), "alerts", "state:firing severity:critical", "alerts.md")
+	sort.addTo(cmd.Flags(), alerts.Orders.Names())
+	return cmd
 }
 
 var alertColumns = []column[alerts.Status]{
@@ -73,7 +78,7 @@ func (a *app) alertsHistoryCommand() *cobra.Command {
 		Use: "history [NAME]", Short: "List resolved occurrences, newest first", Args: cobra.MaximumNArgs(1),
 		Example: "  forge alerts history NoLeader --limit 5",
 		RunE: listed(a, occurrenceColumns, func(ctx context.Context, pool *pgxpool.Pool, args []string) ([]alerts.Occurrence, error) {
-			return alerts.New(pool).History(ctx, strings.Join(args, ""), 0, limit)
+			return alerts.New(pool).History(ctx, patterns(args), 0, limit)
 		}),
 	}
 	cmd.Flags().IntVar(&limit, "limit", limit, "at most this many")

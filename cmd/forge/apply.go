@@ -32,7 +32,7 @@ func (a *app) applyCommand() *cobra.Command {
 			"  forge apply --yes     # in scripts: removes crons without asking\n" +
 			"  forge apply --config /etc/forge/forge.toml.before",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := a.loadFile("apply")
+			cfg, err := a.loadFile(cmd.Context(), "apply")
 			if err != nil {
 				return err
 			}

@@ -28,7 +28,7 @@ var auditedCommands = []string{
 	"leader step-down", "leader transfer",
 	"drill", "node drain", "node undrain",
 	"alerts silence", "alerts unsilence",
-	"token create", "token revoke",
+	"token create", "token revoke", "session end",
 }
 
 // actionOf returns the action and object of a command for the audit log. The action is empty if
@@ -48,7 +48,7 @@ func actionOf(cmd *cobra.Command, args []string) (action, object string) {
 }
 
 // filterFlags are the flags that select the jobs of an action.
-var filterFlags = []string{"state", "kind", "queue", "cron", "older-than", "newer-than", "error", "all"}
+var filterFlags = []string{"user", "state", "kind", "queue", "cron", "older-than", "newer-than", "error", "all", "filter"}
 
 // filterOf returns the filter of a command on many jobs, as it was given.
 func filterOf(cmd *cobra.Command) (filter []string) {

@@ -80,7 +80,7 @@ func (a *app) initCommand() *cobra.Command {
 			if err := errors.Join(err, file.Close()); err != nil {
 				return err
 			}
-			a.printf("wrote %s; next: forge check, then forge dev\n", path)
+			a.printf("wrote %s, with every key and no cron; next: add a cron, then forge check, and forge dev to try it\n", path)
 			return nil
 		},
 	}
@@ -92,6 +92,7 @@ func (*app) manCommand() *cobra.Command {
 		Example: "  forge man /usr/local/share/man/man1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()
+			root.Long += exitStatus()
 			root.DisableAutoGenTag = true                       // the same command gives the same page
 			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // man reads it as anybody
 				return err

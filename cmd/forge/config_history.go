@@ -16,12 +16,13 @@ import (
 
 func (a *app) configHistoryCommand() *cobra.Command {
 	var limit int
+	var where whereFlag
 	cmd := &cobra.Command{
 		Use: "history", Short: "List the configurations that were in force, newest first", Args: cobra.NoArgs,
-		Example: "  forge config history -n 5",
+		Example: "  forge config history -n 5\n  forge config history --filter 'by:ada* since:7d'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				history, err := cronstore.New(pool).History(ctx, 0, limit)
+				history, err := cronstore.New(pool).SearchHistory(ctx, where.Filter, 0, limit)
 				if err != nil {
 					return err
 				}
@@ -30,6 +31,7 @@ func (a *app) configHistoryCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVarP(&limit, "limit", "n", 30, "at most this many")
+	where.addTo(cmd.Flags(), cronstore.HistoryTable.Keys(), "configurations", "by:ada* since:7d", "operations.md")
 	return cmd
 }
 

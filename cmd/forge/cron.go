@@ -27,13 +27,21 @@ func (a *app) cronListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the crons in force", Args: cobra.NoArgs,
 		Example: "  forge cron list -o wide\n  forge cron list --filter 'cron:nightly* is:overdue'",
-		RunE: listed(a, cronColumns, func(ctx context.Context, pool *pgxpool.Pool, _ []string) ([]cronstore.Cron, error) {
+		RunE: listed(a, cronColumns, func(ctx context.Context, pool *pgxpool.Pool, _ []string) ([]listedCron, error) {
 			crons, err := cronstore.New(pool).List(ctx)
 			if err != nil {
 				return nil, err
 			}
 			now, err := cronstore.New(pool).Now(ctx)
-			return cronstore.Select(where.Filter, sort.name, now, crons), err
+			if err != nil {
+				return nil, err
+			}
+			found := cronstore.Select(where.Filter, sort.name, now, crons)
+			rows := make([]listedCron, len(found))
+			for i := range found {
+				rows[i] = listedCron{found[i], found[i].Describe()}
+			}
+			return rows, nil
 		}),
 	}
 	where.addTo(cmd.Flags(), cronstore.FilterTable.Keys(), "crons", "cron:nightly* is:overdue next:<1h", "crons.md")
@@ -41,34 +49,40 @@ func (a *app) cronListCommand() *cobra.Command {
 	return cmd
 }
 
-var cronColumns = []column[cronstore.Cron]{
-	{title: "cron", show: func(c cronstore.Cron) string { return c.Name }},
-	{title: "schedule", show: func(c cronstore.Cron) string { return c.Spec.Schedule }},
-	{title: "timezone", show: func(c cronstore.Cron) string { return c.Spec.Timezone }},
-	{title: "job", show: func(c cronstore.Cron) string { return c.Spec.Job }},
-	{title: "last", show: func(c cronstore.Cron) string {
+// listedCron is a cron with its schedule in words, as in the API.
+type listedCron struct {
+	cronstore.Cron
+	Description string `json:"description,omitempty"`
+}
+
+var cronColumns = []column[listedCron]{
+	{title: "cron", show: func(c listedCron) string { return c.Name }},
+	{title: "schedule", show: func(c listedCron) string { return c.Spec.Schedule }},
+	{title: "timezone", show: func(c listedCron) string { return c.Spec.Timezone }},
+	{title: "job", show: func(c listedCron) string { return c.Spec.Job }},
+	{title: "last", show: func(c listedCron) string {
 		if c.Last == nil {
 			return "-"
 		}
 		return string(c.Last.Verdict) + " " + ago(c.Last.Tick, time.Now())
 	}},
-	{title: "late", show: func(c cronstore.Cron) string {
+	{title: "late", show: func(c listedCron) string {
 		if c.Last == nil || c.Last.JobID == 0 {
 			return "-"
 		}
 		return milliseconds(c.Last.LatenessMS)
 	}},
-	{title: "next", show: func(c cronstore.Cron) string {
+	{title: "next", show: func(c listedCron) string {
 		if c.Paused() {
 			return "paused"
 		}
 		return ago(c.NextTick, time.Now())
 	}},
-	{title: "blocked by", show: blockedBy},
-	{title: "overlap", wide: true, show: func(c cronstore.Cron) string { return c.Spec.Overlap }},
-	{title: "catch up", wide: true, show: func(c cronstore.Cron) string { return c.Spec.CatchUp }},
-	{title: "queue", wide: true, show: func(c cronstore.Cron) string { return c.Spec.Queue }},
-	{title: "next at", wide: true, show: func(c cronstore.Cron) string { return tickStamp(c.NextTick) }},
+	{title: "blocked by", show: func(c listedCron) string { return blockedBy(c.Cron) }},
+	{title: "overlap", wide: true, show: func(c listedCron) string { return c.Spec.Overlap }},
+	{title: "catch up", wide: true, show: func(c listedCron) string { return c.Spec.CatchUp }},
+	{title: "queue", wide: true, show: func(c listedCron) string { return c.Spec.Queue }},
+	{title: "next at", wide: true, show: func(c listedCron) string { return tickStamp(c.NextTick) }},
 }
 
 // blockedBy names the earlier run that made the newest tick skip.

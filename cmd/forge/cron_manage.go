@@ -24,7 +24,7 @@ func (a *app) withManual(ctx context.Context, work func(context.Context, *pgxpoo
 		if err != nil {
 			return err
 		}
-		return work(ctx, pool, crons.Manual{DB: pool, Inserter: inserter})
+		return work(callersTrace().Into(ctx), pool, crons.Manual{DB: pool, Inserter: inserter})
 	})
 }
 

@@ -84,6 +84,9 @@ var cronProperties = []column[shownCron]{
 	{title: "cron", show: func(c shownCron) string { return c.Name }},
 	{title: "schedule", show: func(c shownCron) string { return c.Spec.Schedule }},
 	{title: "in words", show: func(c shownCron) string { return c.Description }},
+	{title: "description", show: func(c shownCron) string { return c.Spec.Description }},
+	{title: "owner", show: func(c shownCron) string { return c.Spec.Owner }},
+	{title: "runbook", show: func(c shownCron) string { return c.Spec.Runbook }},
 	{title: "timezone", show: func(c shownCron) string { return c.Spec.Timezone }},
 	{title: "job", show: func(c shownCron) string {
 		return fmt.Sprintf("%s, queue %s, priority %d, at most %d attempts", c.Spec.Job, c.Spec.Queue, c.Spec.Priority, c.Spec.MaxAttempts)
@@ -162,13 +165,22 @@ func (a *app) cronWhyCommand() *cobra.Command {
 	}
 }
 
-// parseInstant parses an argument or flag, named by what, as RFC 3339.
+// printedInstants are the formats in which tables print instants, besides RFC 3339.
+var printedInstants = []string{"2006-01-02 15:04:05 MST", "2006-01-02 15:04:05 -07:00", "Mon 2006-01-02 15:04:05 -07:00"}
+
+// parseInstant parses an argument or flag, named by what: RFC 3339, or an instant as a table prints it.
+// An abbreviation of a zone counts only if it is this machine's, or UTC: others are ambiguous.
 func parseInstant(what, text string) (time.Time, error) {
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return at, usageError(fmt.Errorf("%s %q: want RFC 3339, such as 2026-03-28T00:00:00Z", what, text))
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
 	}
-	return at, nil
+	for _, layout := range printedInstants {
+		at, err := time.ParseInLocation(layout, text, time.Local)
+		if zone := at.Location(); err == nil && (!strings.HasSuffix(layout, "MST") || zone == time.Local || zone == time.UTC) {
+			return at, nil
+		}
+	}
+	return time.Time{}, usageError(fmt.Errorf("%s %q: want RFC 3339, such as 2026-03-28T00:00:00Z", what, text))
 }
 
 // answer prints an explanation. A tick without a row in the ledger is a not-found error that has the

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -32,10 +33,14 @@ func (a *app) loadWith(opts config.LoadOptions) (*config.Config, error) {
 }
 
 // loadFile reads the configuration for a command about the file itself. It returns an error if
-// there is no file or if the file is empty.
-func (a *app) loadFile(command string) (*config.Config, error) {
-	cfg, report, err := config.Load(a.configPath, config.LoadOptions{JudgeAlert: alerting.New().Judge})
+// there is no file or if the file is empty, and as soon as ctx ends.
+func (a *app) loadFile(ctx context.Context, command string) (*config.Config, error) {
+	cfg, report, err := loadUntil(ctx, func() (*config.Config, config.Report, error) {
+		return config.Load(a.configPath, config.LoadOptions{JudgeAlert: alerting.New().Judge})
+	})
 	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
 	case errors.Is(err, config.ErrNotFound):
 		return nil, configError(fmt.Errorf("forge %s needs a configuration file, and there is none: %s", command, a.searched()))
 	case err != nil:
@@ -46,6 +51,27 @@ func (a *app) loadFile(command string) (*config.Config, error) {
 	}
 	a.warn(report)
 	return cfg, nil
+}
+
+// loadUntil returns what load returns, or the error of ctx if that ends first: a large file takes
+// seconds. load then runs until the process ends, which it does at once.
+func loadUntil(ctx context.Context, load func() (*config.Config, config.Report, error)) (*config.Config, config.Report, error) {
+	type loaded struct {
+		cfg    *config.Config
+		report config.Report
+		err    error
+	}
+	done := make(chan loaded, 1)
+	go func() {
+		cfg, report, err := load()
+		done <- loaded{cfg, report, err}
+	}()
+	select {
+	case l := <-done:
+		return l.cfg, l.report, l.err
+	case <-ctx.Done():
+		return nil, config.Report{}, ctx.Err()
+	}
 }
 
 // searched names the places searched for a configuration file, in order.
@@ -119,12 +145,31 @@ func listed[T any](a *app, columns []column[T], read func(ctx context.Context, p
 // recorded in the audit log.
 func (a *app) withDatabase(ctx context.Context, work databaseWork) (err error) {
 	if a.cfg, err = a.quiet().load(); err != nil {
-		return err
+		if a.cfg = a.withoutFile(err); a.cfg == nil {
+			return err
+		}
 	}
 	if a.action != "" {
 		return connected(ctx, a.cfg, a.audited(work))
 	}
 	return a.connectedToRead(ctx, a.cfg, work)
+}
+
+// withoutFile returns the configuration of the environment alone if ./forge.toml is broken, after a
+// warning. It returns nil for a file that was named, for a command that changes something, and if no
+// variable names the database.
+func (a *app) withoutFile(broken error) *config.Config {
+	invalid, ok := errors.AsType[*config.InvalidError](broken)
+	if !ok || a.fileNamed() || a.action != "" {
+		return nil
+	}
+	cfg, _, err := config.Parse("environment", nil, config.LoadOptions{})
+	if err != nil || cfg.RequireDatabase() != nil {
+		return nil
+	}
+	first, _, _ := strings.Cut(invalid.Error(), "\n")
+	a.note("warning: ./" + config.DefaultPath + " is not used, because it has mistakes; the database is that of the environment (" + first + ")")
+	return cfg
 }
 
 // quiet returns a copy of the app that prints no warnings.

@@ -23,13 +23,19 @@ func (a *app) jobEnqueueCommand() *cobra.Command {
 	var unique uniqueFlags
 	cmd := &cobra.Command{
 		Use: "enqueue KIND", Short: "Enqueue a job", Args: cobra.ExactArgs(1),
-		Long: "Enqueues a job. With --unique a key is enqueued once: repeating it prints the existing job, until\n" +
+		Long: "Enqueues a job. If $TRACEPARENT is set, as in a command that forge runs, the job belongs to that trace.\n\n" +
+			"With --unique a key is enqueued once: repeating it prints the existing job, until\n" +
 			"that job is cancelled, discarded or past its retention. The other --unique flags say in which\n" +
-			"properties the job must differ from existing ones, in place of unique in the job's definition.",
+			"properties the job must differ from existing ones, in place of unique in the job's definition.\n\n" +
+			"--replace, --debounce and --throttle say what becomes of a duplicate. Without --unique, --unique-args\n" +
+			"and --unique-queue all jobs of the kind are equal.",
 		Example: "  forge job enqueue greet --args '{\"name\":\"Ada\"}' --priority 1\n" +
-			"  forge job enqueue report --at 2027-01-31T09:00:00Z --unique report-january",
+			"  forge job enqueue report --at 2027-01-31T09:00:00Z --unique report-january\n" +
+			"  forge job enqueue index --args '{\"doc\":7,\"version\":3}' --unique-args=doc --debounce 5s --max-wait 1m",
 		RunE: func(cmd *cobra.Command, positional []string) error {
 			job.Kind = positional[0]
+			job.Metadata = map[string]any{}
+			callersTrace().AddTo(job.Metadata)
 			if err := fillJob(&job, args, at); err != nil {
 				return usageError(err)
 			}
@@ -56,22 +62,38 @@ func (a *app) jobEnqueueCommand() *cobra.Command {
 	flags.StringVar(&args, "args", "{}", "arguments, a JSON object")
 	flags.StringVar(&job.Queue, "queue", "", "queue (default: the job's own)")
 	flags.IntVar(&job.Priority, "priority", 0, "1 (first) to 4 (default: the job's own)")
+	flags.IntVar(&job.Weight, "weight", 0, "units of a rate_limit that the job needs (default: the job's own)")
 	flags.StringVar(&at, "at", "", "do not run before this instant, RFC 3339")
 	unique.register(flags, &job)
 	return cmd
 }
 
-// explainArgs turns args that violate the kind's schema into a usage error of --args.
+// explainArgs turns options that the kind refuses into a usage error: args that violate its
+// schema, a time for a debounced job, or a weight with which the job never starts.
 func explainArgs(err error) error {
+	if wrong, ok := errors.AsType[*config.ArgsError](err); ok {
+		return usageError(fmt.Errorf("--%w", wrong))
+	}
 	if wrong, ok := errors.AsType[config.SchemaError](err); ok {
 		return usageError(fmt.Errorf("--%w", wrong))
+	}
+	if heavy, ok := errors.AsType[jobstore.WeightError](err); ok {
+		return usageError(fmt.Errorf("--%w", heavy))
 	}
 	return err
 }
 
 func (a *app) showEnqueued(job jobstore.Enqueued) error {
-	if job.Existing {
+	switch job.Verdict {
+	case jobstore.Replaced:
+		return a.result(job, "replaced the arguments of job %d, which %s; see forge job show %[1]d", job.ID, wordOf(job.State))
+	case jobstore.Debounced:
+		return a.result(job, "replaced the arguments of job %d, which is due at %s; see forge job show %[1]d", job.ID, stamp(job.ScheduledAt))
+	case jobstore.Throttled:
+		return a.result(job, "not enqueued: job %d was enqueued not long ago; the next is accepted from %s", job.ID, stamp(*job.AcceptsAt))
+	case jobstore.Duplicate:
 		return a.result(job, "not enqueued: job %d is the same and %s; see forge job show %[1]d", job.ID, wordOf(job.State))
+	case jobstore.Added:
 	}
 	return a.result(job, "enqueued job %d; see forge job show %[1]d", job.ID)
 }
@@ -83,6 +105,9 @@ func fillJob(job *jobstore.NewJob, args, at string) error {
 	}
 	if job.Priority < 0 || job.Priority > 4 {
 		return fmt.Errorf("--priority %d: want 1 to 4", job.Priority)
+	}
+	if job.Weight < 0 || job.Weight > config.MaxWeight {
+		return fmt.Errorf("--weight %d: want 1 to %d", job.Weight, config.MaxWeight)
 	}
 	if job.Queue != "" && !config.ValidQueue(job.Queue) {
 		return fmt.Errorf("--queue %q: want 1 to 64 lower-case letters and digits, with single _ or - between them", job.Queue)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -63,16 +64,50 @@ func TestEnqueueIsUnique(t *testing.T) {
 	}
 	enqueue("enqueued job 1; see forge job show 1", "--args", `{"a":1}`)
 	enqueue("not enqueued: job 1 is the same and waits (scheduled); see forge job show 1", "--args", `{"a":1}`)
-	enqueue(`{ "id": 1, "kind": "report", "existing": true, "state": "scheduled", "queue": "default" }`, "--args", `{"a":1}`, "-o", "json")
+	enqueue(`{ "id": 1, "kind": "report", "existing": true, "verdict": "duplicate", "state": "scheduled", "queue": "default", "scheduled_at": "2099-06-01T00:00:00Z" }`, "--args", `{"a":1}`, "-o", "json")
 	enqueue("enqueued job 4; see forge job show 4", "--args", `{"a":2}`)
 	enqueue("enqueued job 5; see forge job show 5", "--args", `{"a":2}`, "--no-unique")
 	enqueue("enqueued job 6; see forge job show 6", "--unique-queue")
 	enqueue("not enqueued: job 6 is the same and waits (scheduled); see forge job show 6", "--unique-queue", "--args", `{"a":3}`)
+	enqueue("enqueued job 8; see forge job show 8", "--unique-args=b", "--replace", "--args", `{"a":1,"b":1}`)
+	enqueue("replaced the arguments of job 8, which waits (scheduled); see forge job show 8", "--unique-args=b", "--replace", "--args", `{"a":2,"b":1}`)
+	enqueue("enqueued job 10; see forge job show 10", "--unique", "t", "--throttle", "366d")
+	enqueue("no live node has a worker for kind \"report\"; the job waits until one has\nforge: --at: a time for a debounced job; want none: debounce determines when the job is due", "--unique", "d", "--debounce", "5s")
+	enqueue(`--unique-args ",": want names of arguments, such as --unique-args=document,version`, "--unique-args=,")
+	enqueue(`--debounce: no duration, or out of range (got "0s"); want 1s to 30d`, "--debounce", "0s")
+	enqueue(`--throttle: no duration, or out of range (got "367d"); want 1s to 366d`, "--throttle", "367d")
+	enqueue("--max-wait: less than debounce (got \"1s\"); want at least 5s", "--debounce", "5s", "--max-wait", "1s")
+	enqueue("--max-wait: without debounce (got \"1s\"); want debounce too", "--max-wait", "1s")
+	enqueue("--replace: options that exclude each other; want only one of replace, debounce and throttle", "--replace", "--throttle", "1h")
+	enqueue("--replace: options that exclude each other; want replace, debounce and throttle only with a key of your own, or by arguments and queue", "--no-unique", "--throttle", "1h")
 	enqueue("--unique and --unique-args: want one of them", "--unique", "k", "--unique-args")
 	enqueue("--unique-args and --no-unique: want one of them", "--no-unique", "--unique-args")
 	enqueue(`--unique-period "1y": want 1s to 366d`, "--unique-period", "1y")
 	enqueue(`--unique-states "done": want of available, cancelled, completed, discarded, pending, retryable, running, scheduled`, "--unique-states", "done")
 	enqueue("--unique-states without pending, scheduled, which always count: want them too", "--unique-states", "available,running")
+}
+
+// TestEnqueueSaysWhatBecameOfDuplicates checks the verdicts whose texts have times.
+func TestEnqueueSaysWhatBecameOfDuplicates(t *testing.T) {
+	t.Setenv("FORGE_DATABASE_URL", pgtest.URL(t))
+	enqueue := func(flags ...string) string {
+		t.Helper()
+		var out, said bytes.Buffer
+		line := append([]string{"job", "enqueue", "report"}, flags...)
+		if code := run(t.Context(), line, &out, &said); code != exitOK {
+			t.Fatalf("%v: %s", flags, said.String())
+		}
+		return strings.TrimSpace(out.String())
+	}
+	for _, test := range []struct{ flag, period, want string }{
+		{"--debounce", "5s", `^replaced the arguments of job 1, which is due at \d{4}-.*; see forge job show 1$`},
+		{"--throttle", "1h", `^not enqueued: job \d+ was enqueued not long ago; the next is accepted from \d{4}-`},
+	} {
+		enqueue("--unique", "k", test.flag, test.period)
+		if got := enqueue("--unique", "k", test.flag, test.period); !regexp.MustCompile(test.want).MatchString(got) {
+			t.Errorf("%s: got %q", test.flag, got)
+		}
+	}
 }
 
 func TestKnownKinds(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,23 +19,34 @@ const maxUnique = 1000
 // maxUniquePeriod is the longest period, as in the configuration.
 const maxUniquePeriod = "366d"
 
+// allArgs is the value of --unique-args without names.
+const allArgs = "*"
+
 // uniqueFlags say in which properties a job must differ from existing ones.
 type uniqueFlags struct {
-	none   bool
-	period string
+	none, replace                             bool
+	args, period, debounce, maxWait, throttle string
 	// given reports whether flags replace the definition's unique.
 	given bool
 }
 
 var uniqueNames = []string{"unique", "unique-args", "unique-period", "unique-queue", "unique-states", "no-unique"}
 
+// duplicateNames are the flags that say what becomes of a duplicate.
+var duplicateNames = []string{"replace", "debounce", "max-wait", "throttle"}
+
 func (u *uniqueFlags) register(flags *pflag.FlagSet, job *jobstore.NewJob) {
 	flags.StringVar(&job.Unique, "unique", "", "enqueue only one job of the kind with this key")
-	flags.BoolVar(&job.UniqueBy.Args, "unique-args", false, "enqueue no other job with the same arguments")
+	flags.StringVar(&u.args, "unique-args", "", "enqueue no other job with the same arguments; with =NAME,NAME only these count")
+	flags.Lookup("unique-args").NoOptDefVal = allArgs
 	flags.StringVar(&u.period, "unique-period", "", "enqueue no other job that is due in the same period of this length, such as 1h or 1d")
 	flags.BoolVar(&job.UniqueBy.Queue, "unique-queue", false, "enqueue no other job in the same queue")
 	flags.StringSliceVar(&job.UniqueBy.States, "unique-states", nil, "states of jobs that count (default: all but cancelled and discarded)")
 	flags.BoolVar(&u.none, "no-unique", false, "enqueue it in any case, even if its definition has unique")
+	flags.BoolVar(&u.replace, "replace", false, "if an equal job waits, give it the arguments of this one")
+	flags.StringVar(&u.debounce, "debounce", "", "as --replace, and run the job this long after the last enqueue, such as 5s")
+	flags.StringVar(&u.maxWait, "max-wait", "", "run a debounced job at the latest this long after the first enqueue (default: 10 times --debounce)")
+	flags.StringVar(&u.throttle, "throttle", "", "enqueue nothing if an equal job was enqueued less than this long ago, such as 10m")
 }
 
 // fill checks the flags and completes the job.
@@ -45,7 +57,7 @@ func (u *uniqueFlags) fill(flags *pflag.FlagSet, job *jobstore.NewJob) error {
 			given = append(given, name)
 		}
 	}
-	u.given = len(given) > 0
+	u.given = len(given) > 0 || slices.ContainsFunc(duplicateNames, flags.Changed)
 	for _, alone := range []string{"unique", "no-unique"} {
 		if len(given) > 1 && slices.Contains(given, alone) {
 			return fmt.Errorf("--%s and --%s: want one of them", given[0], given[len(given)-1])
@@ -61,6 +73,21 @@ func (u *uniqueFlags) fill(flags *pflag.FlagSet, job *jobstore.NewJob) error {
 		}
 		job.UniqueBy.Period = period.Std()
 	}
+	if u.args != "" {
+		job.UniqueBy.Args = true
+		if u.args != allArgs {
+			job.UniqueBy.ArgNames = strings.Split(u.args, ",")
+		}
+	}
+	if slices.Contains(job.UniqueBy.ArgNames, "") || len(job.UniqueBy.ArgNames) > config.MaxUniqueArgs {
+		return fmt.Errorf("--unique-args %q: want names of arguments, such as --unique-args=document,version", u.args)
+	}
+	duplicates, err := config.ParseDuplicates(u.replace, u.debounce, u.maxWait, u.throttle, u.none || u.period != "" || len(job.UniqueBy.States) > 0)
+	if wrong, ok := errors.AsType[*config.ArgsError](err); ok {
+		wrong.Path = strings.ReplaceAll(wrong.Path, "_", "-")
+		return fmt.Errorf("--%w", wrong)
+	}
+	job.Duplicates = duplicates
 	return checkUniqueStates(job.UniqueBy.States)
 }
 

@@ -15,11 +15,17 @@ import (
 func (a *app) eventsCommand() *cobra.Command {
 	var limit int
 	var types []string
+	var from, to string
 	var follow bool
 	cmd := &cobra.Command{
 		Use: "events", Short: "Show the cluster's event log, newest first, or follow it", Args: cobra.NoArgs,
-		Example: "  forge events --type leader_elected,leader_lost\n  forge events --follow",
+		Example: "  forge events --type leader_elected,leader_lost\n  forge events --follow\n" +
+			"  forge events --from 2026-11-20T02:00:00Z --to 2026-11-20T02:05:00Z",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter, err := eventsBetween(from, to, follow)
+			if err != nil {
+				return err
+			}
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				err := eventstore.New(pool).CheckTypes(ctx, types)
 				if _, unknown := errors.AsType[*eventstore.UnknownTypeError](err); unknown {
@@ -30,7 +36,8 @@ func (a *app) eventsCommand() *cobra.Command {
 				}
 				log := postgres.Tail[eventstore.Event]{
 					Find: func(ctx context.Context, after int64, limit int) ([]eventstore.Event, error) {
-						return eventstore.New(pool).Find(ctx, eventstore.Filter{Types: types, After: after, Limit: limit})
+						filter.Types, filter.After, filter.Limit = types, after, limit
+						return eventstore.New(pool).Find(ctx, filter)
 					},
 					ID: func(e eventstore.Event) int64 { return e.ID },
 				}
@@ -40,8 +47,25 @@ func (a *app) eventsCommand() *cobra.Command {
 	}
 	cmd.Flags().IntVarP(&limit, "limit", "n", 30, "at most this many; with --follow: how many earlier events to print first")
 	cmd.Flags().StringSliceVar(&types, "type", nil, "only events of this type; may be repeated, or a list with commas")
+	cmd.Flags().StringVar(&from, "from", "", "only events from this instant on, RFC 3339")
+	cmd.Flags().StringVar(&to, "to", "", "only events before this instant, RFC 3339")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "print new events as they are added, until interrupted (-o json: one object each)")
 	return cmd
+}
+
+// eventsBetween returns the filter of the flags --from and --to.
+func eventsBetween(from, to string, follow bool) (filter eventstore.Filter, err error) {
+	if follow && to != "" {
+		return filter, usageError(errors.New("--to ends the list, and --follow does not end: give one of them"))
+	}
+	if filter.From, err = optionalInstant("--from", from); err != nil {
+		return filter, err
+	}
+	filter.To, err = optionalInstant("--to", to)
+	if err == nil && from != "" && to != "" && !filter.From.Before(filter.To) {
+		err = usageError(errors.New("--to must be after --from"))
+	}
+	return filter, err
 }
 
 var eventColumns = []column[eventstore.Event]{

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/config"
 )
@@ -21,6 +24,45 @@ const (
 	exitTimeout     = 124
 	exitInterrupted = 130
 )
+
+// exitCodes is what each exit code means: forge help exit-codes, the manual page and the table in
+// docs/operations.md show this list.
+var exitCodes = []struct {
+	code    int
+	meaning string
+}{
+	{exitOK, "done"},
+	{exitFailed, "failed"},
+	{exitUsage, "wrong usage"},
+	{exitConfig, "invalid configuration"},
+	{exitNotFound, "not found, or a condition is not met"},
+	{exitDatabase, "database unreachable"},
+	{exitConflict, "conflict with the present state"},
+	{exitChanges, "forge plan --exit-code found changes"},
+	{exitTimeout, "timed out"},
+	{exitInterrupted, "interrupted"},
+}
+
+// exitCodesTopic returns the help topic that lists the exit codes. It is no command: it runs nothing.
+func exitCodesTopic() *cobra.Command {
+	var text strings.Builder
+	text.WriteString("All commands use the same exit codes:\n\n")
+	for _, e := range exitCodes {
+		fmt.Fprintf(&text, "  %3d  %s\n", e.code, e.meaning)
+	}
+	text.WriteString("\nforge run ends with the exit code of its command.")
+	return &cobra.Command{Use: "exit-codes", Short: "Exit codes of all commands", Long: text.String()}
+}
+
+// exitStatus returns the section of the manual page, in the Markdown that the page is made from.
+func exitStatus() string {
+	var text strings.Builder
+	text.WriteString("\n\n# EXIT STATUS\n")
+	for _, e := range exitCodes {
+		fmt.Fprintf(&text, "**%d**\n: %s\n\n", e.code, e.meaning)
+	}
+	return text.String()
+}
 
 // codedError carries the exit code of a failure.
 type codedError struct {

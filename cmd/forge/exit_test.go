@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -31,5 +34,38 @@ func TestUnknownNamesAreCorrected(t *testing.T) {
 		if code, said := forge(strings.Fields(line)...); code != exitNotFound || said != "forge: "+want+"\n" {
 			t.Errorf("%s: exit %d: %s", line, code, said)
 		}
+	}
+}
+
+// TestExitCodesAreTheSameEverywhere compares the list of exit codes with the help topic, the manual page
+// and the documentation.
+func TestExitCodesAreTheSameEverywhere(t *testing.T) {
+	t.Parallel()
+	var help, errs bytes.Buffer
+	if code := run(t.Context(), []string{"help", "exit-codes"}, &help, &errs); code != exitOK {
+		t.Fatalf("help exit-codes: exit %d: %s", code, errs.String())
+	}
+	dir := t.TempDir()
+	if code := run(t.Context(), []string{"man", dir}, &errs, &errs); code != exitOK {
+		t.Fatalf("man: exit %d: %s", code, errs.String())
+	}
+	table := "| code | meaning |\n|---|---|\n"
+	page := ".SH EXIT STATUS\n"
+	topic := ""
+	for _, e := range exitCodes {
+		table += fmt.Sprintf("| %d | %s |\n", e.code, strings.ReplaceAll(e.meaning, "forge plan --exit-code", "`forge plan --exit-code`"))
+		page += fmt.Sprintf(".TP\n\\fB%d\\fP\n%s\n\n", e.code, e.meaning)
+		topic += fmt.Sprintf("  %3d  %s\n", e.code, e.meaning)
+	}
+	for where, want := range map[string]string{
+		filepath.Join(dir, "forge.1"): page,
+		"../../docs/operations.md":    table,
+	} {
+		if got, err := os.ReadFile(where); err != nil || !strings.Contains(string(got), want) { //nolint:gosec // ours
+			t.Errorf("%s does not have the exit codes (%v):\n%s\nwant\n%s", where, err, got, want)
+		}
+	}
+	if !strings.Contains(help.String(), topic) {
+		t.Errorf("got %s, want %s", help.String(), topic)
 	}
 }

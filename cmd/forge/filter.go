@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/pflag"
 
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
@@ -64,6 +67,21 @@ func (s *sortFlag) addTo(flags *pflag.FlagSet, orders []string) {
 	flags.Var(s, "sort", "order: "+strings.Join(orders, ", "))
 }
 
+// selected returns the rows of a list that match a filter, in an order.
+func selected[T any](ctx context.Context, where *whereFlag, sort *sortFlag, table filter.Table[T], orders filter.Orders[T], read func(context.Context) ([]T, error)) ([]T, error) {
+	rows, err := read(ctx)
+	return orders.Sort(sort.name, table.Select(where.Filter, time.Now(), rows)), err
+}
+
+// patterns returns patterns that match these names.
+func patterns(names []string) []filter.Pattern {
+	all := make([]filter.Pattern, len(names))
+	for i, name := range names {
+		all[i] = filter.Pattern{name}
+	}
+	return all
+}
+
 // searchJobs returns the newest jobs that match a filter, at most its limit.
 func searchJobs(ctx context.Context, store *jobstore.Store, f jobstore.Filter) (jobs []jobstore.Job, err error) {
 	for limit := f.Limit; ; {
@@ -77,4 +95,24 @@ func searchJobs(ctx context.Context, store *jobstore.Store, f jobstore.Filter) (
 		}
 		f.BeforeID, f.Limit = found.Next, limit-len(jobs)
 	}
+}
+
+// hintFilter notes the kind, queue and cron that were probably meant by a filter that matches nothing.
+func (a *app) hintFilter(ctx context.Context, pool *pgxpool.Pool, f jobstore.Filter) error {
+	for _, part := range []struct {
+		what, name string
+		read       func(context.Context, *pgxpool.Pool) ([]string, error)
+	}{{"kind", f.Kind, kindNames}, {"queue", f.Queue, queueNames}, {"cron", f.Cron, cronNames}} {
+		if part.name == "" {
+			continue
+		}
+		known, err := part.read(ctx, pool)
+		if err != nil {
+			return err
+		}
+		if near := config.Nearest(part.name, known); near != "" && !slices.Contains(known, part.name) {
+			a.note(fmt.Sprintf("there is no %s %q (did you mean %s?)", part.what, part.name, near))
+		}
+	}
+	return nil
 }

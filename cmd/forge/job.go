@@ -41,6 +41,11 @@ func (a *app) jobListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if len(found) == 0 {
+					if err := a.hintFilter(ctx, pool, filter); err != nil {
+						return err
+					}
+				}
 				return list(a, found, jobColumns)
 			})
 		},
@@ -112,6 +117,9 @@ type jobDocument struct {
 	Definition *cronstore.Definition `json:"definition,omitempty"`
 }
 
+// maxShownResult bounds the result that is shown; -o json has all of it.
+const maxShownResult = 400
+
 var jobProperties = []column[jobDocument]{
 	{title: "id", show: func(j jobDocument) string { return strconv.FormatInt(j.ID, 10) }},
 	{title: "kind", show: func(j jobDocument) string { return j.Kind }},
@@ -125,6 +133,9 @@ var jobProperties = []column[jobDocument]{
 	{title: "due", show: func(j jobDocument) string { return stamp(j.ScheduledAt) }},
 	{title: "attempt", show: func(j jobDocument) string { return fmt.Sprintf("%d of %d", j.Attempt, j.MaxAttempts) }},
 	{title: "snoozed", show: func(j jobDocument) string { return snoozed(j.Snoozes) }},
+	{title: "duplicates", show: func(j jobDocument) string { return j.Duplicates.Text() }},
+	{title: "progress", show: func(j jobDocument) string { return j.Progress.Text() }},
+	{title: "result", show: func(j jobDocument) string { return firstLine(string(j.Result), maxShownResult) }},
 	{title: "second round", show: func(j jobDocument) string { return secondRound(j.SecondRound) }},
 	{title: "error", show: func(j jobDocument) string { return j.LastError }},
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/aggregator"
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/doctor"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -40,9 +41,11 @@ func (a *app) leaderStatusCommand() *cobra.Command {
 	}
 }
 
-// leaderLine is a role's leader with the success rates of its renewals and heartbeats.
+// leaderLine is a role's leader with the success rates of its renewals and heartbeats, as in the API.
 type leaderLine struct {
 	leaderstore.Leader
+	Leads          bool    `json:"leads"`
+	LeaseRemaining float64 `json:"lease_remaining_seconds"`
 	aggregator.LeaderRates
 }
 
@@ -57,7 +60,10 @@ func (a *app) withRates(ctx context.Context, pool *pgxpool.Pool, leaders []leade
 	}
 	lines := make([]leaderLine, len(leaders))
 	for i, l := range leaders {
-		lines[i] = leaderLine{l, rates.Of(l.Role, l.NodeID)}
+		lines[i] = leaderLine{Leader: l, Leads: l.Leads(), LeaderRates: rates.Of(l.Role, l.NodeID)}
+		if l.Leads() {
+			lines[i].LeaseRemaining = l.LeaseUntil.Sub(l.Now).Seconds()
+		}
 	}
 	return lines, nil
 }
@@ -129,7 +135,7 @@ func (a *app) leaderHistoryCommand() *cobra.Command {
 			return nil, err
 		}
 		if len(tenures) == 0 && role != "" && !slices.Contains(roles.All(), roles.Role(role)) {
-			return nil, notFound("no role %q has ever been led; see forge leader status", role)
+			return nil, unknownRole(ctx, pool, role)
 		}
 		return withGapTicks(ctx, pool, tenures)
 	})
@@ -141,6 +147,19 @@ func (a *app) leaderHistoryCommand() *cobra.Command {
 	cmd.Flags().IntVarP(&limit, "limit", "n", 30, "at most this many, newest first")
 	cmd.MarkFlagsMutuallyExclusive("at", "limit")
 	return cmd
+}
+
+// unknownRole returns the error for a role without history, with the role that was probably meant.
+func unknownRole(ctx context.Context, pool *pgxpool.Pool, role string) error {
+	known, err := roleNames(ctx, pool)
+	if err != nil {
+		return err
+	}
+	hint := ""
+	if near := config.Nearest(role, known); near != "" && near != role {
+		hint = fmt.Sprintf(" (did you mean %s?)", near)
+	}
+	return notFound("no role %q has ever been led%s; see forge leader status", role, hint)
 }
 
 var tenureColumns = []column[tenureRow]{

@@ -27,7 +27,7 @@ func readLedAt(ctx context.Context, pool *pgxpool.Pool, role, text string) ([]le
 	}
 	found = slices.DeleteFunc(found, func(l leaderstore.LedAt) bool { return l.Role != role })
 	if len(found) == 0 {
-		return nil, notFound("no role %q has ever been led; see forge leader status", role)
+		return nil, unknownRole(ctx, pool, role)
 	}
 	return found, nil
 }

@@ -35,7 +35,7 @@ func (a *app) leaderIncidentCommand() *cobra.Command {
 			}
 			found, err := incident.New(pool, a.cfg.Retention.CronTicks.Std()).Read(ctx, args[0], term)
 			if errors.Is(err, incident.ErrNotFound) {
-				return noIncident(args[0], term)
+				return noIncident(ctx, pool, args[0], term)
 			}
 			if err != nil {
 				return err
@@ -45,9 +45,9 @@ func (a *app) leaderIncidentCommand() *cobra.Command {
 	}
 }
 
-func noIncident(role string, term int64) error {
+func noIncident(ctx context.Context, pool *pgxpool.Pool, role string, term int64) error {
 	if term == 0 {
-		return notFound("no role %q has ever been led; see forge leader status", role)
+		return unknownRole(ctx, pool, role)
 	}
 	return notFound("the history has no term %d of %s; see forge leader history --role %s", term, role, role)
 }

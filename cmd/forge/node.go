@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/handover"
@@ -69,7 +70,26 @@ func (a *app) showNode(ctx context.Context, pool *pgxpool.Pool, id string) error
 	if err != nil {
 		return err
 	}
-	return one(a, lines[0], nodeColumns)
+	shown := shownNode{nodeLine: lines[0]}
+	if shown.Recent, err = aggregator.NewStore(pool).WorkOf(ctx, "node", id, shown.Now, shown.StartedAt); err != nil {
+		return err
+	}
+	return one(a, shown, shownNodeColumns())
+}
+
+// shownNode is a node with what it did in the last minutes.
+type shownNode struct {
+	nodeLine
+
+	Recent *aggregator.Work `json:"recent,omitempty"`
+}
+
+func shownNodeColumns() []column[shownNode] {
+	columns := make([]column[shownNode], len(nodeColumns), len(nodeColumns)+1)
+	for i, c := range nodeColumns {
+		columns[i] = column[shownNode]{title: c.title, wide: c.wide, named: c.named, show: func(n shownNode) string { return c.show(n.nodeLine) }}
+	}
+	return append(columns, column[shownNode]{title: "last minutes", show: func(n shownNode) string { return workNote(n.Recent) }})
 }
 
 // nodeLine is a node with what stopping it would interrupt, and with the difference of its file

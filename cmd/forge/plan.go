@@ -35,7 +35,7 @@ func (a *app) planCommand() *cobra.Command {
 			if days < 1 || days > maxDays {
 				return usageError(fmt.Errorf("--days %d: want 1 to %d", days, maxDays))
 			}
-			cfg, err := a.loadFile("plan")
+			cfg, err := a.loadFile(cmd.Context(), "plan")
 			if err != nil {
 				return err
 			}
@@ -72,6 +72,12 @@ func (a *app) showPlan(plan forge.Plan) error {
 			rename.From, rename.To)
 	}
 	a.moreChanges("\n", len(plan.Renamed)-shownChanges, "renames")
+	for i, effect := range plan.Limits {
+		if i == 0 {
+			a.printf("\n")
+		}
+		a.printf("%s\n", effect)
+	}
 	a.planRuns(plan)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,13 +20,16 @@ import (
 )
 
 func (a *app) queueShowCommand() *cobra.Command {
-	return &cobra.Command{
+	var keys jobstore.KeySearch
+	var sort sortFlag
+	cmd := &cobra.Command{
 		Use: "show NAME", Short: "Show a queue: its jobs, its limits, the nodes that work it, its crons and its pauses", Args: cobra.ExactArgs(1),
 		Long: "Shows a queue. Lists are short: forge job list --queue NAME lists the jobs of a queue.\n" +
 			"-o json prints the document that the API has at /api/v1/queues/NAME.",
-		Example: "  forge queue show mail",
+		Example: "  forge queue show mail\n  forge queue show mail --search acme --sort waiting",
 		RunE: a.onDatabase(func(ctx context.Context, pool *pgxpool.Pool, args []string) error {
-			report, err := queues.New(pool).Queue(ctx, args[0])
+			keys.Sort = sort.name
+			report, err := queues.New(pool).Queue(ctx, args[0], keys)
 			if errors.Is(err, jobstore.ErrNoQueue) {
 				return unknownQueue(ctx, pool, args[0])
 			}
@@ -35,6 +39,9 @@ func (a *app) queueShowCommand() *cobra.Command {
 			return a.printQueue(&report)
 		}),
 	}
+	cmd.Flags().StringVar(&keys.Text, "search", "", "only values of the queue's key that contain this")
+	sort.addTo(cmd.Flags(), jobstore.KeySorts)
+	return cmd
 }
 
 func (a *app) printQueue(q *queues.Report) error {
@@ -42,6 +49,16 @@ func (a *app) printQueue(q *queues.Report) error {
 		return err
 	}
 	if err := section(a, "running jobs", q.RunningJobs, jobColumns); err != nil {
+		return err
+	}
+	columns := queueKeyColumns
+	if q.RatedKeys() {
+		columns = append(slices.Clip(columns), queueRateColumn)
+	}
+	if err := section(a, "keys ("+q.Key+")", q.Keys, columns); err != nil {
+		return err
+	}
+	if err := section(a, "paused jobs", q.PausedJobs, jobPauseColumns); err != nil {
 		return err
 	}
 	if err := section(a, "crons", q.Crons, queueCronColumns); err != nil {
@@ -74,8 +91,9 @@ var queueProperties = []column[*queues.Report]{
 	{title: "scheduled", show: func(q *queues.Report) string { return atLeast(q.Scheduled, q.MoreScheduled) }},
 	{title: "retryable", show: func(q *queues.Report) string { return atLeast(q.Retryable, q.MoreRetryable) }},
 	{title: "dead letters", show: func(q *queues.Report) string { return atLeast(q.Dead, q.MoreDead) }},
-	{title: "last minutes", show: recentNote},
+	{title: "last minutes", show: func(q *queues.Report) string { return workNote(q.Recent) }},
 	{title: "configured", show: configuredNote},
+	{title: "rate left", show: func(q *queues.Report) string { return leftNote(q.RateLeft) }},
 	{title: "kinds", show: func(q *queues.Report) string {
 		if q.MoreKinds {
 			return strings.Join(q.Kinds, ", ") + " and others"
@@ -85,14 +103,10 @@ var queueProperties = []column[*queues.Report]{
 }
 
 func pauseNote(q *queues.Report) string {
-	switch {
-	case q.PausedAt.IsZero():
+	if q.PausedAt.IsZero() {
 		return "no"
-	case q.PausedBy == "":
-		return "since " + stamp(q.PausedAt)
-	default:
-		return "since " + stamp(q.PausedAt) + ", by " + q.PausedBy
 	}
+	return sayPause(q.QueuePause)
 }
 
 // serversNote names the nodes that work a queue.
@@ -111,14 +125,13 @@ func serversNote(q *queues.Report) string {
 	}
 }
 
-// recentNote describes the rates and percentiles of the last minutes.
-func recentNote(q *queues.Report) string {
-	r := q.Recent
-	if r == nil {
+// workNote describes the rates and percentiles of the last minutes.
+func workNote(w *aggregator.Work) string {
+	if w == nil {
 		return ""
 	}
-	return fmt.Sprintf("%.4g started, %.4g finished, %.4g failed a minute; wait p50/p95/p99 %s; took %s",
-		r.Started, r.Finished, r.Failed, spreadNote(r.Wait), spreadNote(r.Took))
+	return fmt.Sprintf("%.4g started, %.4g finished, %.4g failed a minute; wait p50/p95/p99 %s; took %s; over %s",
+		w.Started, w.Finished, w.Failed, spreadNote(w.Wait), spreadNote(w.Took), span(time.Duration(w.Minutes()-w.Unknown)*time.Minute))
 }
 
 func spreadNote(p aggregator.Percentiles) string {
@@ -145,7 +158,47 @@ func configuredNote(q *queues.Report) string {
 	if c.GlobalLimit > 0 {
 		parts = append(parts, fmt.Sprintf("%d at once in the cluster", c.GlobalLimit))
 	}
+	if l := c.LimitPerKey; l != nil {
+		parts = append(parts, fmt.Sprintf("%d at once for each %s", l.Limit, l.Key))
+	}
+	if c.RateLimit != nil {
+		parts = append(parts, "starts "+c.RateLimit.String())
+	}
+	if c.FairBy != "" {
+		parts = append(parts, turnsNote(q))
+	}
 	return strings.Join(parts, ", ")
+}
+
+// turnsNote describes whether the jobs take turns.
+func turnsNote(q *queues.Report) string {
+	note := "turns by " + q.Configured.FairBy
+	if !q.FairReady {
+		note += " once its index is built"
+	}
+	return note
+}
+
+var queueKeyColumns = []column[jobstore.KeyUse]{
+	{title: "key", show: func(k jobstore.KeyUse) string { return dash(k.Key) }},
+	{title: "running", show: func(k jobstore.KeyUse) string { return strconv.FormatInt(k.Running, 10) }},
+	{title: "waiting", show: func(k jobstore.KeyUse) string { return atLeast(k.Waiting, k.Waiting >= jobstore.CountLimit) }},
+	{title: "oldest", show: func(k jobstore.KeyUse) string { return stamp(k.OldestAt) }},
+}
+
+var queueRateColumn = column[jobstore.KeyUse]{title: "rate left", show: func(k jobstore.KeyUse) string { return leftNote(k.RateLeft) }}
+
+// leftNote describes how many units a rate lets start now; empty without a rate.
+func leftNote(left *int) string {
+	if left == nil {
+		return ""
+	}
+	return strconv.Itoa(*left)
+}
+
+var jobPauseColumns = []column[jobstore.JobPause]{
+	{title: "jobs", show: func(p jobstore.JobPause) string { return p.String() }},
+	{title: "paused", show: func(p jobstore.JobPause) string { return sayPause(p.QueuePause) }},
 }
 
 var queueCronColumns = []column[cronstore.QueueCron]{
@@ -162,5 +215,6 @@ var queueCronColumns = []column[cronstore.QueueCron]{
 var queueChangeColumns = []column[eventstore.QueueChange]{
 	{title: "at", show: func(c eventstore.QueueChange) string { return stamp(c.At) }},
 	{title: "what", show: func(c eventstore.QueueChange) string { return c.Action }},
+	{title: "jobs", show: func(c eventstore.QueueChange) string { return dash(c.Jobs) }},
 	{title: "by", show: func(c eventstore.QueueChange) string { return dash(c.By) }},
 }

@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/forge-scheduler/forge/internal/aggregator"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/internal/queues"
 )
@@ -42,8 +44,8 @@ func TestQueueShow(t *testing.T) {
 		}
 	}
 	half, slow := .5, 90.
-	note := recentNote(&queues.Report{Recent: &queues.Recent{Started: 2, Finished: 1.5, Wait: aggregator.Percentiles{P50: &half, P95: &half, P99: &slow}}})
-	if want := "2 started, 1.5 finished, 0 failed a minute; wait p50/p95/p99 500ms/500ms/1m30s; took -"; note != want {
+	note := workNote(&aggregator.Work{To: time.Time{}.Add(3 * time.Minute), Unknown: 1, Started: 2, Finished: 1.5, Wait: aggregator.Percentiles{P50: &half, P95: &half, P99: &slow}})
+	if want := "2 started, 1.5 finished, 0 failed a minute; wait p50/p95/p99 500ms/500ms/1m30s; took -; over 2m0s"; note != want {
 		t.Errorf("last minutes %q, want %q", note, want)
 	}
 	out, errs, code = forge("queue", "show", "mail", "-o", "json")
@@ -51,7 +53,7 @@ func TestQueueShow(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &shown); err != nil || code != exitOK {
 		t.Fatalf("%v: exit %d: %s%s", err, code, out, errs)
 	}
-	want, err := queues.New(pgtest.Connect(t, url)).Queue(t.Context(), "mail")
+	want, err := queues.New(pgtest.Connect(t, url)).Queue(t.Context(), "mail", jobstore.KeySearch{})
 	if err != nil {
 		t.Fatal(err)
 	}

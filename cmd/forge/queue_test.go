@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -20,5 +21,18 @@ func TestCountsThatStoppedHaveAPlus(t *testing.T) {
 	usage := limitColumns[len(limitColumns)-1].show(jobstore.Usage{Available: 10_000, MoreAvailable: true})
 	if usage != "10000+" {
 		t.Errorf("available under a limit is %q", usage)
+	}
+}
+
+// TestRatesAreLimits checks how a rate is listed among the limits.
+func TestRatesAreLimits(t *testing.T) {
+	t.Parallel()
+	rate := jobstore.Usage{Limit: jobstore.Limit{Most: 9, Burst: 3}, Window: "1h", Started: new(int64(2))}
+	var row []string
+	for _, c := range limitColumns {
+		row = append(row, c.show(rate))
+	}
+	if got := strings.Join(row, "|"); got != "|||0|2|9 in 1h, 3 at once|0" {
+		t.Errorf("got %q", got)
 	}
 }

@@ -44,7 +44,7 @@ func (a *app) watchable(cmd *cobra.Command) *cobra.Command {
 		case cmd.Flags().Changed("interval"):
 			return usageError(errors.New("--interval goes with --watch"))
 		default:
-			return once(cmd, args)
+			return a.paged(cmd, args, once)
 		}
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "run the command again at each --interval until interrupted; a terminal is redrawn (-o json: one line each)")

@@ -26,10 +26,16 @@ type window struct {
 // openWindow runs forge as a session leader on a new terminal.
 func openWindow(t *testing.T, rows uint16, args ...string) *window {
 	t.Helper()
+	return openWindowWith(t, rows, nil, args...)
+}
+
+// openWindowWith is openWindow with further variables in the environment.
+func openWindowWith(t *testing.T, rows uint16, env []string, args ...string) *window {
+	t.Helper()
 	keyboard, screen := terminal(t)
 	w := &window{t: t, keyboard: keyboard, written: make(chan string), command: exec.CommandContext(t.Context(), os.Args[0], args...)}
 	w.resize(rows)
-	w.command.Env = append(os.Environ(), actAsForge+"=1")
+	w.command.Env = append(append(os.Environ(), env...), actAsForge+"=1")
 	w.command.Stdin, w.command.Stdout, w.command.Stderr = screen, screen, screen
 	w.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := w.command.Start(); err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,6 +21,7 @@ type app struct {
 	configPath string
 	format     string
 	noHeaders  bool
+	noPager    bool
 	// action and object describe the command in the audit log. The action is empty if the command
 	// changes nothing.
 	action, object string
@@ -51,9 +51,7 @@ func (a *app) rootCommand() *cobra.Command {
 		Use:   "forge",
 		Short: "A job scheduler on PostgreSQL whose leadership you can see",
 		Long: "forge runs crons and background jobs on PostgreSQL. Every node can lead;\n" +
-			"one does, and you can see which.\n\n" +
-			"Start with:  forge dev      PostgreSQL, a node and the dashboard on this machine\n" +
-			"             forge serve    one node on your own PostgreSQL",
+			"one does, and you can see which.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          knownCommand,
@@ -66,13 +64,13 @@ func (a *app) rootCommand() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configPath, "config", "", "path of forge.toml (default $FORGE_CONFIG, then ./forge.toml)")
 	flags.StringVarP(&a.format, "output", "o", "table", "output: table, wide, json or yaml")
+	flags.BoolVar(&a.noPager, "no-pager", false, "do not page long output on a terminal through $FORGE_PAGER, $PAGER or less")
 	flags.BoolVar(&a.noHeaders, "no-headers", false, "print tables without their header")
-	root.AddCommand(
-		unixOnly(runtime.GOOS, a.devCommand()), unixOnly(runtime.GOOS, a.serveCommand()),
-		a.initCommand(), a.checkCommand(), a.configCommand(), a.planCommand(), a.applyCommand(), a.migrateCommand(),
-		unixOnly(runtime.GOOS, a.runCommand()), a.leaderCommand(), a.drillCommand(), a.nodeCommand(), a.cronCommand(), a.jobCommand(), a.queueCommand(), a.deadCommand(), a.alertsCommand(), a.watchable(a.metricsCommand()), a.watchable(a.eventsCommand()), a.watchable(a.activityCommand()), a.compactCommand(), a.watchable(a.auditCommand()), a.tokenCommand(), a.watchable(a.doctorCommand()),
-		a.manCommand(), a.versionCommand(),
-	)
+	a.addGroups(root)
+	root.AddCommand(exitCodesTopic())
+	root.InitDefaultCompletionCmd()
+	exampleOfCompletions(root)
+	a.completeNames(root)
 	strictArguments(root)
 	strictHelp(root)
 	return root

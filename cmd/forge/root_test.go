@@ -37,6 +37,8 @@ func TestUsageErrors(t *testing.T) {
 		`--interval "2h": want a duration from 500ms to 1h, such as 5s`:                                    {"job", "list", "-w", "--interval", "2h"},
 		`--interval "soon": want a duration from 500ms to 1h, such as 5s`:                                  {"node", "list", "-w", "--interval", "soon"},
 		`--interval goes with --watch`:                                                                     {"node", "list", "--interval", "5s"},
+		`--to ends the list, and --follow does not end: give one of them`:                                  {"events", "--follow", "--to", "2026-01-01T00:00:00Z"},
+		`--to must be after --from`:                                                                        {"events", "--from", "2026-01-02T00:00:00Z", "--to", "2026-01-01T00:00:00Z"},
 		`--watch and --follow: want one of them`:                                                           {"events", "--watch", "--follow"},
 		`output "yaml" does not stream; want table, wide or json`:                                          {"queue", "list", "--watch", "-o", "yaml"},
 		`unknown output "xml"; want table, wide, json or yaml`:                                             {"job", "list", "-o", "xml"},
@@ -90,11 +92,21 @@ func TestFlagIsNamedInPlaceOfItsVariable(t *testing.T) {
 	}
 }
 
-// TestTicksCanBeTyped checks that commands take a tick as tables print it.
+// TestTicksCanBeTyped checks that commands take an instant as tables print it.
 func TestTicksCanBeTyped(t *testing.T) {
 	t.Parallel()
 	tick := time.Date(2026, 10, 25, 1, 30, 0, 500_000_000, time.UTC)
-	if got, err := parseInstant("TICK", tickStamp(tick)); err != nil || !got.Equal(tick) {
-		t.Errorf("%s is read as %v, %v", tickStamp(tick), got, err)
+	for _, printed := range []string{
+		tickStamp(tick), stamp(tick), tick.Format(time.RFC3339Nano), "2026-10-25T03:30:00.5+02:00", "2026-10-25 01:30:00.500 UTC",
+		"Sun 2026-10-25 03:30:00.5 +02:00",
+	} {
+		if got, err := parseInstant("TICK", printed); err != nil || !got.Equal(tick) {
+			t.Errorf("%s is read as %v, %v", printed, got, err)
+		}
+	}
+	for _, wrong := range []string{"2026-10-25 01:30:00 XYZ", "2026-10-25 01:30:00", "2026-10-25", "now", ""} {
+		if got, err := parseInstant("TICK", wrong); err == nil {
+			t.Errorf("%q is read as %v", wrong, got)
+		}
 	}
 }

@@ -71,10 +71,15 @@ func (a *app) serve(ctx context.Context, flags serveFlags) error {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
+	traced, flush, err := tracingOption(ctx, cfg.Node.ID, logger)
+	if err != nil {
+		return err
+	}
+	defer flush()
 	super := newSupervisor(logger)
 	defer super.watch(ctx)()
 	for {
-		err := a.runNode(ctx, cfg, flags, logger, hangups, forge.WithReady(super.ready))
+		err := a.runNode(ctx, cfg, flags, logger, hangups, traced, forge.WithReady(super.ready))
 		if !errors.Is(err, forge.ErrFenced) {
 			return err
 		}

@@ -78,13 +78,18 @@ func (a *app) createToken(ctx context.Context, pool *pgxpool.Pool, wanted access
 }
 
 func (a *app) tokenListCommand() *cobra.Command {
-	return &cobra.Command{
+	var where whereFlag
+	var sort sortFlag
+	cmd := &cobra.Command{
 		Use: "list", Short: "List the tokens, without their secrets", Args: cobra.NoArgs,
-		Example: "  forge token list",
+		Example: "  forge token list\n  forge token list --filter 'state:active expires:<7d'",
 		RunE: listed(a, tokenColumns, func(ctx context.Context, pool *pgxpool.Pool, _ []string) ([]access.Token, error) {
-			return access.NewTokens(pool).List(ctx)
+			return selected(ctx, &where, &sort, access.FilterTable, access.Orders, access.NewTokens(pool).List)
 		}),
 	}
+	where.addTo(cmd.Flags(), access.FilterTable.Keys(), "tokens", "state:active expires:<7d", "security.md")
+	sort.addTo(cmd.Flags(), access.Orders.Names())
+	return cmd
 }
 
 var tokenColumns = []column[access.Token]{

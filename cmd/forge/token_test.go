@@ -47,6 +47,12 @@ func TestTokens(t *testing.T) {
 	if code, out, _ = forge("list"); code != exitOK || strings.Contains(out, "forge_") || !strings.Contains(out, "prometheus   viewer     active   never") {
 		t.Errorf("exit %d:\n%s", code, out)
 	}
+	if code, out, _ = forge("list", "--filter", "scope:operator expires:<91d"); code != exitOK || strings.Contains(out, "prometheus") || !strings.Contains(out, "ci ") {
+		t.Errorf("filtered: exit %d:\n%s", code, out)
+	}
+	if code, out, _ = forge("list", "--sort", "created"); code != exitOK || strings.Index(out, "prometheus") > strings.Index(out, "ci ") {
+		t.Errorf("sorted: exit %d:\n%s", code, out)
+	}
 	if code, out, _ = forge("revoke", "ci"); code != exitOK || out != "ci is revoked\n" {
 		t.Errorf("exit %d: %s", code, out)
 	}
@@ -96,6 +102,7 @@ func TestCommandsAreAudited(t *testing.T) {
 	forge("job", "retry", "--kind", "report", "--state", "cancelled", "--dry-run")
 	forge("job", "retry", "--kind", "report", "--state", "cancelled", "--dry-run=false", "--yes")
 	forge("dead", "discard", "--older-than", "2d", "--yes")
+	forge("cron", "pause", "--filter", "cron:night*", "--yes")
 	var entries []access.AuditEntry
 	if err := json.Unmarshal([]byte(forge("audit", "-o", "json")), &entries); err != nil {
 		t.Fatal(err)
@@ -109,6 +116,7 @@ func TestCommandsAreAudited(t *testing.T) {
 		got = append(got, e.Action+" "+e.Object+": "+e.Outcome+" "+e.Detail)
 	}
 	want := []string{
+		"cron.pause --filter=cron:night*: done ",
 		"dead.discard --older-than=2d: done ", "job.retry --state=cancelled --kind=report: done ",
 		`queue.pause nowhere: refused no queue "nowhere"; see forge queue list`, "job.cancel 42: refused no job 42; it may be past its retention",
 		"token.create ci: done ", "apply : done ",
@@ -137,10 +145,10 @@ func TestAuditedCommandsExist(t *testing.T) {
 func TestOtherCommandsChangeNothing(t *testing.T) {
 	t.Parallel()
 	others := []string{
-		"activity", "alerts check", "alerts export", "alerts history", "alerts list", "alerts test", "audit", "check", "compact status", "config diff", "config history", "config show",
-		"cron history", "cron list", "cron next", "cron show", "cron why", "dead list", "doctor", "events", "help", "init",
+		"activity", "completion bash", "completion fish", "completion powershell", "completion zsh", "alerts check", "alerts export", "alerts history", "alerts list", "alerts test", "audit", "check", "compact status", "config diff", "config history", "config show",
+		"cron history", "cron list", "cron next", "cron show", "cron why", "dead list", "doctor", "events", "help", "import cronjobs", "import crontab", "import pg_cron", "init",
 		"job explain", "job list", "job logs", "job show", "job wait", "leader history", "leader incident", "leader status", "leader watch", "man", "metrics",
-		"node list", "node show", "plan", "queue limits", "queue list", "queue show", "token list", "version",
+		"node list", "node show", "plan", "queue limits", "queue list", "queue show", "session list", "status", "token list", "version",
 		"dev", "migrate down", "migrate print", "migrate status", "migrate up", "run", "serve", // docs/security.md names them
 	}
 	var check func(cmd *cobra.Command)
