@@ -32,6 +32,8 @@ type example struct {
 	line     int // of its first line of text
 	language string
 	body     string
+	// wrapper is the comment <!--go ... --> above it.
+	wrapper string
 }
 
 var markdown = goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
@@ -39,6 +41,7 @@ var markdown = goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.Wit
 func parse(path string, body []byte) *document {
 	d := &document{path: path, anchors: map[string]bool{}}
 	line := func(offset int) int { return 1 + bytes.Count(body[:offset], []byte("\n")) }
+	wrapper := ""
 	near := 1 // inline nodes have no position of their own
 	root := markdown.Parser().Parse(text.NewReader(body), parser.WithContext(parser.NewContext(parser.WithIDs(anchors{}))))
 	_ = ast.Walk(root, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -58,11 +61,24 @@ func parse(path string, body []byte) *document {
 		case *ast.Image:
 			d.links = append(d.links, link{near, string(n.Destination)})
 		case *ast.FencedCodeBlock:
-			d.examples = append(d.examples, example{near, string(n.Language(body)), contents(n, body)})
+			d.examples = append(d.examples, example{near, string(n.Language(body)), contents(n, body), wrapper})
+			wrapper = ""
+		case *ast.HTMLBlock:
+			wrapper = wrapperOf(contents(n, body))
 		}
 		return ast.WalkContinue, nil
 	})
 	return d
+}
+
+// wrapperOf returns the text of a comment <!--go ... -->, or "".
+func wrapperOf(comment string) string {
+	text, ok := strings.CutPrefix(comment, "<!--go\n")
+	if !ok {
+		return ""
+	}
+	text, _, _ = strings.Cut(text, "-->")
+	return text
 }
 
 // anchors makes the anchors of headings as viewers of Markdown on the web do; it counts how often each was made.

@@ -1,11 +1,17 @@
-// Command docs checks the documents of the project: that each link within the project
-// leads to a file and a heading that exist, and that forge accepts each TOML example.
+// Command docs checks the documents of the project:
+//
+//   - Each link within the project leads to a file and a heading that exist.
+//   - forge accepts each TOML example.
+//   - go vet accepts each Go example. One that is not a complete file has the rest in a comment above it,
+//     <!--go ... -->, in which a line "..." stands for the example.
+//   - bash can parse each example in sh, and each command after "$ " in console or in no language. forge has
+//     each of its commands and flags in them, and each command takes as many arguments.
 //
 // Usage:
 //
 //	docs -forge PROGRAM DIR
 //
-// PROGRAM is forge, whose check command reads the examples. The command exits with 1 if it
+// PROGRAM is forge, which reads the examples. The command exits with 1 if it
 // finds a mistake.
 package main
 
@@ -13,8 +19,10 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -26,7 +34,7 @@ type finding struct {
 }
 
 func main() {
-	program := flag.String("forge", "", "`program` that checks TOML examples; required")
+	program := flag.String("forge", "", "`program` that reads the examples; required")
 	flag.Parse()
 	if flag.NArg() != 1 || *program == "" {
 		fmt.Fprintln(os.Stderr, "usage: docs -forge PROGRAM DIR")
@@ -50,16 +58,26 @@ func run(program, dir string) ([]finding, error) {
 	if err != nil {
 		return nil, err
 	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
 	var found []finding
-	for _, d := range documents {
+	sorted := slices.SortedFunc(maps.Values(documents), func(a, b *document) int { return strings.Compare(a.path, b.path) })
+	for _, d := range sorted {
 		found = append(found, checkLinks(dir, d, documents)...)
 		examples, err := checkExamples(program, d)
 		if err != nil {
 			return nil, err
 		}
 		found = append(found, examples...)
+		commands, err := checkShell(program, d)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, commands...)
 	}
-	return found, nil
+	vetted, err := checkGo(dir, sorted)
+	return append(found, vetted...), err
 }
 
 // readDocuments reads the Markdown files below dir, by their path relative to it.
