@@ -12,6 +12,7 @@ import (
 
 	"github.com/forge-scheduler/forge/bench/internal/rig"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/migrations"
 )
 
@@ -45,6 +46,30 @@ const fillTicksSQL = `
 INSERT INTO forge_cron_ticks (cron, tick, verdict, term, node_id, recorded_at, lateness_ms)
 SELECT name, date_trunc('hour', now()) - n * interval '1 hour', 'fired', 1, 'filler', now() - n * interval '1 hour', 3
 FROM forge_crons, generate_series(1, 20) AS n`
+
+// What the metrics aggregator keeps of attempts by default, for as many keys as it keeps: 51
+// crons, 20 kinds, 50 nodes and 3 queues.
+const fillSharesSQL = `
+INSERT INTO forge_metrics_shares (step, dimension, at, key, attempts, failures, wait, took)
+SELECT step, dimension, at, key, number * step / 60, number * step / 6000,
+       array_fill(number::integer, ARRAY[$1::integer]), array_fill(number::integer, ARRAY[$1::integer])
+FROM (VALUES (60, interval '24 hours'), (300, '7 days'), (3600, '90 days')) AS steps (step, kept),
+     generate_series(date_bin(step * interval '1 s', now(), '2000-01-01') - kept, now() - step * interval '1 s', step * interval '1 s') AS at,
+     (SELECT 'cron' AS dimension, 'cron-' || lpad(i::text, 6, '0') AS key, i AS number FROM generate_series(1, 50) AS i
+      UNION ALL VALUES ('cron', '_other', 500), ('queue', 'default', 900), ('queue', 'mail', 100), ('queue', 'rare', 1)
+      UNION ALL SELECT 'kind', 'kind-' || i, 50 FROM generate_series(0, 19) AS i
+      UNION ALL SELECT 'node', CASE i WHEN 1 THEN $2 ELSE 'gone-' || i END, 100 - i FROM generate_series(1, 50) AS i) AS keys`
+
+// The gauges without which charts have no data.
+const fillGaugesSQL = `
+INSERT INTO forge_metrics_rollups (step, metric, labels, at, covered, value, least, greatest, last)
+SELECT step, metric, labels::jsonb, at, step, 3, 2, 4, 3
+FROM (VALUES (60, interval '24 hours'), (300, '7 days'), (3600, '90 days')) AS steps (step, kept),
+     generate_series(date_bin(step * interval '1 s', now(), '2000-01-01') - kept, now() - step * interval '1 s', step * interval '1 s') AS at,
+     (VALUES ('forge_nodes', '{"state": "active"}'), ('forge_node_slots_used', jsonb_build_object('node_id', $1::text)::text)) AS gauges (metric, labels)`
+
+// filledNode is the id of the node that is measured.
+const filledNode = "filled"
 
 // fill starts a node on a database with much in it. With a directory for the data it fills
 // the database once.
@@ -100,7 +125,7 @@ func startOn(ctx context.Context, r *rig.Rig, o options, say func(string, ...any
 		}
 	}
 	say("starting a node")
-	node, err := startNode(ctx, r, pool, "filled", database)
+	node, err := startNode(ctx, r, pool, filledNode, database)
 	if err != nil {
 		return "", err
 	}
@@ -129,7 +154,15 @@ func fillDatabase(ctx context.Context, pool *pgxpool.Pool, database string, o op
 	for _, step := range []struct {
 		sql  string
 		args []any
-	}{{fillJobsSQL, []any{o.jobs, max(o.crons, 1)}}, {fillQueueSQL, nil}, {fillTicksSQL, nil}, {`VACUUM (ANALYZE)`, nil}, {`CHECKPOINT`, nil}} {
+	}{
+		{fillJobsSQL, []any{o.jobs, max(o.crons, 1)}},
+		{fillQueueSQL, nil},
+		{fillTicksSQL, nil},
+		{fillSharesSQL, []any{metrics.BucketCount, filledNode}},
+		{fillGaugesSQL, []any{filledNode}},
+		{`VACUUM (ANALYZE)`, nil},
+		{`CHECKPOINT`, nil},
+	} {
 		if _, err := pool.Exec(ctx, step.sql, step.args...); err != nil {
 			return fmt.Errorf("fill the database: %w", err)
 		}

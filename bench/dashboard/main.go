@@ -57,7 +57,9 @@ type options struct {
 // without jobs, one with few old ones, one kind, one cron, and far down.
 const defaultPaths = "/,/crons,/crons?q=00077,/crons/cron-000042,/jobs,/jobs?state=completed,/jobs?queue=nothing,/jobs?queue=rare,/jobs?kind=kind-7," +
 	"/jobs?cron=cron-000042,/jobs?state=cancelled&queue=rare,/jobs?before=500000,/jobs/500000,/bulk/jobs/retry?kind=kind-7,/bulk/jobs/cancel?queue=mail," +
-	"/enqueue,/queues,/dead,/nodes,/leaders,/leaders/scheduler/terms/2,/activity,/alerts,/charts,/storage,/doctor,/config,/search?q=cron-00,/settings"
+	"/enqueue,/queues,/queues/default,/queues/mail,/queues/nothing,/dead,/nodes,/nodes/" + filledNode + ",/leaders,/leaders/scheduler/terms/2,/activity," +
+	"/alerts,/charts,/charts?by=cron,/charts?by=kind,/charts?by=node,/charts?by=queue,/charts?by=cron&span=24h,/charts?by=cron&span=7d," +
+	"/storage,/doctor,/config,/search?q=cron-00,/settings"
 
 // streamsOfOne is how many streams a node serves to one caller.
 const streamsOfOne = 32
