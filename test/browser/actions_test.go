@@ -18,6 +18,11 @@ import (
 func open(t *testing.T, tab context.Context, url string) { //nolint:revive // the test comes first
 	t.Helper()
 	do(t, tab, chromedp.Navigate(url), chromedp.WaitVisible(chromedp.CSS("main")))
+	if isPlain(tab) {
+		awaitTrue(t, tab, `document.readyState === "complete"`)
+	} else {
+		awaitTrue(t, tab, scripts) // they begin after the first paint
+	}
 }
 
 // wantSaid waits for what a form has come to.

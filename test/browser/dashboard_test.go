@@ -74,8 +74,13 @@ func newPlainTab(t *testing.T) context.Context {
 		_, err := chromedp.Call(ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 		return err
 	}))
-	return tab
+	return context.WithValue(tab, plainTab{}, true)
 }
+
+type plainTab struct{}
+
+// isPlain reports whether a tab is one of newPlainTab.
+func isPlain(tab context.Context) bool { return tab.Value(plainTab{}) != nil }
 
 // live waits until the page's stream has delivered.
 func live() chromedp.Action[chromedp.Void] {
@@ -148,6 +153,7 @@ func everyPage(n *node) []page {
 		{"search", "/search?q=pause+pulse"},
 		{"keys", "/keys"},
 		{"tokens", "/tokens"},
+		{"sessions", "/sessions"},
 		{"token-revoke", "/tokens/reader/revoke"},
 		{"nothing", nothing},
 	}, hostilePages(n)...)
@@ -233,7 +239,9 @@ func sideBySide(receiver *hook) map[string]func(*testing.T, *node) {
 		"tenures beside nodes":        checkTenures,
 		"filter":                      checkFilter,
 		"selection":                   checkSelection,
+		"saved views":                 checkViews,
 		"time":                        checkTime,
+		"crosshair":                   checkCrosshair,
 		"queues":                      checkQueues,
 		"dead letters":                checkDead,
 		"enqueue":                     checkEnqueue,

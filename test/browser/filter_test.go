@@ -1,10 +1,37 @@
 package browser_test
 
 import (
+	"context"
+	"fmt"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 )
+
+// checkViews saves the filter of a list under a name, finds it again and removes it, with and
+// without scripts.
+func checkViews(t *testing.T, n *node) {
+	t.Helper()
+	scripted := newTab(t)
+	for _, tab := range []context.Context{scripted, newPlainTab(t)} {
+		const name, query = "What <b>dies</b> & how", "/jobs?filter=kind%3Alasting&state=discarded"
+		open(t, tab, n.url(query))
+		press(t, tab, ".views summary")
+		do(t, tab, chromedp.SetValue(chromedp.CSS(".views [name=name]"), name))
+		press(t, tab, ".views details button")
+		awaitTrue(t, tab, fmt.Sprintf(`location.pathname + location.search === %q && document.querySelector(".views a[aria-current]")?.textContent === %q`, query, name))
+		open(t, tab, n.url("/jobs"))
+		if tab == scripted {
+			for _, v := range violations(t, axed(t, tab), everyRule) {
+				t.Errorf("%s (%s)", v.Help, v.ID)
+			}
+		}
+		press(t, tab, ".views[role=group] a")
+		awaitTrue(t, tab, fmt.Sprintf(`location.pathname + location.search === %q`, query))
+		press(t, tab, `.views button[title="Remove this view"]`)
+		awaitTrue(t, tab, `location.pathname === "/jobs" && !document.querySelector(".views button[title]")`)
+	}
+}
 
 // checkFilter filters the jobs by the fields of the form, without scripts, and by the bar,
 // which suggests terms for its last word.

@@ -2,12 +2,14 @@ package browser_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/test/nodes"
 )
@@ -26,8 +28,8 @@ func checkLogin(t *testing.T, n *node) {
 		do(t, tab, chromedp.WaitVisible(chromedp.CSS("main .alert")))
 		logIn(t, tab, token)
 		awaitTrue(t, tab, `location.pathname === "/queues" && document.querySelectorAll("tbody tr").length > 2`)
-		if eval[bool](t, tab, `!!document.querySelector("main form, main .acts")`) {
-			t.Error("who may only see is offered to act")
+		if eval[bool](t, tab, `!!document.querySelector("main form[method=post]:not([action='/views']), main .acts")`) {
+			t.Error("who may only see is offered to act on more than the own views")
 		}
 		press(t, tab, `form[action="/logout"] button`)
 		do(t, tab, chromedp.WaitVisible(chromedp.CSS("#token")))
@@ -37,7 +39,11 @@ func checkLogin(t *testing.T, n *node) {
 	admin := n.makeToken(t, "chief", "admin")
 	checkTokens(t, guarded, admin, newTab(t))
 	checkTokens(t, guarded, admin, newPlainTab(t))
+	n.addSessions(t, "a", "b")
+	checkSessions(t, guarded, admin, newTab(t), strings.Repeat("a", 16))
+	checkSessions(t, guarded, admin, newPlainTab(t), strings.Repeat("b", 16))
 	checkReturnAfterLogin(t, guarded, token, admin)
+	checkSignedOut(t, guarded, admin)
 }
 
 // checkTokens does the task "make and revoke a token" from the overview on.
@@ -64,6 +70,36 @@ func checkTokens(t *testing.T, guarded *node, admin string, tab context.Context)
 	}
 	if k.clicks > mostClicks {
 		t.Errorf("it took %d clicks, want at most %d", k.clicks, mostClicks)
+	}
+}
+
+// checkSessions ends the session of a user as an admin. id is that of the session.
+func checkSessions(t *testing.T, guarded *node, admin string, tab context.Context, id string) { //nolint:revive // the node is the test's
+	t.Helper()
+	open(t, tab, guarded.url("/"))
+	logIn(t, tab, admin)
+	awaitTrue(t, tab, `location.pathname === "/" && !!document.querySelector("nav")`)
+	press(t, tab, `.who a[href="/sessions"]`)
+	end := `#session-` + id + ` button`
+	do(t, tab, chromedp.WaitVisible(chromedp.CSS(end)))
+	press(t, tab, end)
+	wantSaid(t, tab, "The session of ann@example.com has ended.")
+	awaitTrue(t, tab, `!document.querySelector("#session-`+id+`")`)
+}
+
+// addSessions adds sessions of a user, whose ids are of one digit.
+func (n *node) addSessions(t *testing.T, digits ...string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), strings.TrimPrefix(n.database, "FORGE_DATABASE_URL="))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	if _, err := conn.Exec(t.Context(), `
+		INSERT INTO forge_user_sessions (hash, issuer, subject, name, groups, sealed, valid_until, expires_at)
+		SELECT decode(repeat(digit, 64), 'hex'), 'https://login.example.com', '42', 'ann@example.com', '{platform}', '', now() + interval '1 h', now() + interval '1 h'
+		FROM unnest($1::text[]) AS digit`, digits); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -99,20 +135,48 @@ func checkReturnAfterLogin(t *testing.T, guarded *node, viewer, admin string) {
 	awaitTrue(t, tab, `location.pathname + location.search === "/tokens?did=nothing" && !!document.querySelector("#act-create")`)
 }
 
+// checkSignedOut wants a live page to say that its session has ended, and to lead back to
+// itself by a login.
+func checkSignedOut(t *testing.T, guarded *node, admin string) {
+	t.Helper()
+	tab := newTab(t)
+	const address = "/crons?filter=cron%3A*&sort=next"
+	open(t, tab, guarded.url(address))
+	logIn(t, tab, guarded.makeToken(t, "leaver", "viewer"))
+	awaitTrue(t, tab, `location.pathname === "/crons" && document.querySelector("#conn")?.dataset.state === "live" && !document.querySelector("#signed-out").checkVisibility()`)
+	guarded.token(t, "revoke", "leaver")
+	awaitTrue(t, tab, `document.querySelector("#signed-out").checkVisibility() && document.querySelector("#conn-text").textContent === "Signed out"`)
+	if got := eval[string](t, tab, `[document.querySelector("#signed-out").textContent.trim(), document.querySelector("#offline").checkVisibility()].join()`); got != "Signed out. Log in again,false" {
+		t.Errorf("the page says %q", got)
+	}
+	for _, v := range violations(t, axed(t, tab), everyRule) {
+		t.Errorf("%s (%s)", v.Help, v.ID)
+	}
+	press(t, tab, "#signed-out a")
+	logIn(t, tab, admin)
+	awaitTrue(t, tab, fmt.Sprintf(`location.pathname + location.search === %q && document.querySelector("#conn")?.dataset.state === "live"`, address))
+}
+
 // makeToken makes one as an administrator of the database does.
 func (n *node) makeToken(t *testing.T, name, scope string) string {
+	t.Helper()
+	return n.token(t, "create", name, "--scope", scope)
+}
+
+// token runs forge token.
+func (n *node) token(t *testing.T, args ...string) string {
 	t.Helper()
 	binary, err := forgeBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(t.Context(), binary, "token", "create", name, "--scope", scope, "--config", n.config)
+	command := exec.CommandContext(t.Context(), binary, append(append([]string{"token"}, args...), "--config", n.config)...)
 	command.Env = append(command.Environ(), n.database)
-	token, err := command.Output()
+	output, err := command.Output()
 	if err != nil {
-		t.Fatalf("no token was made: %v", err)
+		t.Fatalf("forge token %q: %v", args, err)
 	}
-	return strings.TrimSpace(string(token))
+	return strings.TrimSpace(string(output))
 }
 
 func logIn(t *testing.T, tab context.Context, token string) { //nolint:revive // the test comes first

@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"image/png"
 	"os"
@@ -67,9 +68,6 @@ const (
 // in light and in dark, on a desktop and on a phone. It keeps a picture of each.
 func checkLooks(t *testing.T, n *node, pages []page) {
 	t.Helper()
-	if err := os.MkdirAll(pictures, 0o750); err != nil {
-		t.Fatal(err)
-	}
 	tab := newTab(t)
 	for _, p := range pages {
 		for i, look := range looks {
@@ -178,7 +176,7 @@ func takePicture(t *testing.T, tab context.Context, name string, s screen) { //n
 	if err != nil || seen.Width != int(s.width) || seen.Height < int(s.height) {
 		t.Errorf("%s: %d x %d, %v", name, seen.Width, seen.Height, err)
 	}
-	if err := os.WriteFile(filepath.Join(pictures, name+".png"), taken.Data, 0o600); err != nil {
+	if err := errors.Join(os.MkdirAll(pictures, 0o750), os.WriteFile(filepath.Join(pictures, name+".png"), taken.Data, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -48,6 +48,8 @@ func textOf(kind input.DispatchKeyEventType, key string) string {
 		return ""
 	case key == "Enter":
 		return "\r"
+	case len(key) > 1: // the name of a key that writes nothing
+		return ""
 	default:
 		return key
 	}

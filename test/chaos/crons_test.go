@@ -111,11 +111,14 @@ func (c *cron) complete(until time.Time) {
 }
 
 // Jobs that are enqueued by hand: one that does nothing else than to testify, one
+// with a limit for each tenant, one with a rate for each tenant, one
 // that kills itself at every attempt, and one that prints without end, almost.
 const (
-	ackedJob  = "acked"
-	poisonJob = "poison"
-	floodJob  = "flood"
+	ackedJob   = "acked"
+	limitedJob = "limited"
+	ratedJob   = "rated"
+	poisonJob  = "poison"
+	floodJob   = "flood"
 )
 
 // config writes the cluster's file. A job's witness leaves its lines in
@@ -133,6 +136,12 @@ retry = { max_attempts = %d, backoff = "1s" }
 `, name, strings.Join(command, `", "`), markerName, marker, attempts)
 	}
 	job(ackedJob, 100, witness, testimony, "0s")
+	fmt.Fprintf(text, "\n[queues.%s]\nlimit_per_key = { key = \"args.tenant\", limit = %d }\nfair_by = \"args.tenant\"\n", limitedJob, keyLimit)
+	job(limitedJob, 100, witness, testimony, "200ms")
+	fmt.Fprintf(text, "queue = %q\n", limitedJob)
+	fmt.Fprintf(text, "\n[queues.%s]\nrate_limit = { limit = %d, per = %q, key = \"args.tenant\" }\n", ratedJob, rateLimit, ratePer)
+	job(ratedJob, 100, witness, testimony, "0s")
+	fmt.Fprintf(text, "queue = %q\n", ratedJob)
 	job(poisonJob, 2, "sh", "-c", witness+" "+testimony+" 0s; kill -9 $$")
 	job(floodJob, 100, "sh", "-c", "head -c 4000000 /dev/zero | tr '\\\\0' x | fold; exec "+witness+" "+testimony+" 0s")
 	for _, c := range crons {

@@ -6,8 +6,9 @@
 //	make chaos                    ten minutes
 //	make chaos SEED=7 FOR=2m      the faults of seed 7
 //
-// Three nodes, each in a network namespace of its own, run crons of every policy. Six
-// fault injectors work at the same time, together about two faults a second:
+// Three nodes, each in a network namespace of its own, run crons of every policy, and jobs
+// of two tenants with a limit and a rate for each. Six fault injectors work at the same
+// time, together about two faults a second:
 //
 //   - failpoints kill, terminate, stop and delay the leader inside the transaction of a
 //     tick, and workers that are about to report a job as done;

@@ -38,6 +38,8 @@ func (r *run) history() *checker.History {
 		r.Fatal(err)
 	}
 	h.Acked, h.Poisoned, h.Leaps = r.acked, r.poisoned, r.leaps
+	h.KeyLimits = map[string]int{limitedJob: keyLimit}
+	h.Rates = map[string]checker.Rate{ratedJob: {Limit: rateLimit, Per: ratePer}}
 	h.Sightings = r.prober.Stop()
 	if h.Tenures, err = prober.Tenures(r.Context(), r.pool); err != nil {
 		r.Fatal(err)

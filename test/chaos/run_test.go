@@ -1,10 +1,7 @@
 package chaos
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"maps"
 	"os"
@@ -43,6 +40,14 @@ const (
 	progressEvery = 5 * time.Second
 	// enqueueEvery is the pause between jobs that are enqueued by hand.
 	enqueueEvery = 700 * time.Millisecond
+	// keyLimit is how many limited jobs of a tenant may run at once. tenantsEvery is the pause
+	// between two rounds of jobs of tenants: about a third of what the limit allows.
+	keyLimit     = 2
+	tenantsEvery = 900 * time.Millisecond
+	// rateLimit is how many rated jobs of a tenant may start in ratePer. That is longer than a
+	// lease, so that most windows contain starts before and after a change of leaders.
+	rateLimit = 10
+	ratePer   = 4 * time.Second
 	// dealtOften is how long a run must be to inject each kind of fault at least once:
 	// some drawn faults find no target.
 	dealtOften = 5 * time.Minute
@@ -252,6 +257,8 @@ func (r *run) rage() {
 	defer cancel()
 	var helpers sync.WaitGroup
 	helpers.Go(func() { r.enqueue(ctx) })
+	helpers.Go(func() { r.enqueueTenants(ctx, limitedJob, limitedTenants) })
+	helpers.Go(func() { r.enqueueTenants(ctx, ratedJob, ratedTenants) })
 	helpers.Go(func() { r.tell(ctx) })
 	for number := range injectors {
 		if number != serverInjector {
@@ -303,53 +310,6 @@ func (r *run) demandReplay() {
 	}
 }
 
-// enqueue adds jobs by hand and remembers those that were acknowledged.
-func (r *run) enqueue(ctx context.Context) {
-	for ctx.Err() == nil {
-		r.enqueueOne(ctx, ackedJob)
-		select {
-		case <-ctx.Done():
-		case <-time.After(enqueueEvery):
-		}
-	}
-}
-
-// enqueueOne says whether a job was acknowledged, which it then remembers. One may be
-// refused because of what is done to the cluster, and for nothing else.
-func (r *run) enqueueOne(ctx context.Context, kind string) bool {
-	var said bytes.Buffer
-	cmd := r.command(ctx, "job", "enqueue", kind, "--config", r.config, "-o", "json")
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		if !r.mayRefuse(exit.ExitCode()) {
-			r.Errorf("forge job enqueue %s: %v: %s", kind, err, said.String())
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.refused++
-		return false
-	}
-	if err != nil {
-		if ctx.Err() == nil {
-			r.Errorf("forge job enqueue %s: %v", kind, err)
-		}
-		return false
-	}
-	var job struct{ ID int64 }
-	if err := json.Unmarshal(out, &job); err != nil || job.ID == 0 {
-		r.Errorf("forge job enqueue %s printed %q: %v", kind, out, err)
-		return false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.acked = append(r.acked, job.ID)
-	if kind == poisonJob {
-		r.poisoned = append(r.poisoned, job.ID)
-	}
-	return true
-}
-
 // settle waits until every tick is recorded and every job has come to its end. Its
 // waitTimeout is with a cluster that stands still.
 func (r *run) settle() {
@@ -395,6 +355,28 @@ func (r *run) stop() {
 	}
 }
 
+// endCalmly replaces the scheduler's leader once nothing is done to the cluster any more,
+// so that at least one gap between terms is seen exactly, however the faults fell.
+func (r *run) endCalmly() {
+	r.Helper()
+	r.settle()
+	ctx, cancel := context.WithTimeout(r.Context(), waitTimeout)
+	defer cancel()
+	leader := r.leader(ctx)
+	if leader == nil {
+		r.Error("nobody leads the scheduler after the faults")
+		return
+	}
+	r.signal(leader, syscall.SIGTERM, fault{kind: stopLeader})
+	for !r.leadsAnother(ctx, leader.id) {
+		if ctx.Err() != nil {
+			r.Errorf("nobody took the scheduler from %s, which was terminated", leader.id)
+			return
+		}
+		time.Sleep(watchEvery)
+	}
+}
+
 // judge lets the cluster grow quiet and has the checker say what is wrong.
 func (r *run) judge() (h *checker.History, findings int) {
 	r.Helper()
@@ -425,6 +407,7 @@ func TestChaos(t *testing.T) {
 	r.direct = r.oneWithoutLink
 	r.begin(*forFlag, outage)
 	r.rage()
+	r.endCalmly()
 	history, findings := r.judge()
 	r.demandReplay()
 	r.demandEnough(*forFlag, history)

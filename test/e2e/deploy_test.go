@@ -199,9 +199,16 @@ func TestUnitIsValid(t *testing.T) {
 // they ask for, without a token.
 func TestDeploymentsProbeExistingPaths(t *testing.T) {
 	t.Parallel()
-	wide := []string{"FORGE_HTTP_LISTEN=0.0.0.0:8080", "FORGE_DATABASE_URL=postgres://forge@pg/forge", "POSTGRES_PASSWORD=x"}
+	wide := []string{
+		"FORGE_HTTP_LISTEN=0.0.0.0:8080", "FORGE_DATABASE_URL=postgres://forge@pg/forge", "POSTGRES_PASSWORD=x",
+		"FORGE_HTTP_ALLOWED_HOSTS=forge,forge.jobs.svc", "FORGE_NODE_DRAIN_TIMEOUT=30s",
+	}
 	all := manifests(t)
-	for _, text := range []string{deployFile(t, "deploy/docker/forge.toml"), all["ConfigMap"].Data["forge.toml"]} {
+	var chart struct{ Config string }
+	if err := yaml.Unmarshal([]byte(deployFile(t, "deploy/helm/forge/values.yaml")), &chart); err != nil || chart.Config == "" {
+		t.Fatalf("the chart has no configuration: %v", err)
+	}
+	for _, text := range []string{deployFile(t, "deploy/docker/forge.toml"), all["ConfigMap"].Data["forge.toml"], chart.Config} {
 		path := filepath.Join(t.TempDir(), "forge.toml")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +21,7 @@ import (
 // for its banner.
 func dev(t *testing.T, dir string) (p *process, listen string) {
 	t.Helper()
-	listen = freeAddress(t)
+	listen = threeFreePorts(t)
 	env := []string{}
 	if bin := pgtest.BinDir(); bin != "" {
 		env = append(env, "PATH="+bin+":"+os.Getenv("PATH"))
@@ -29,6 +31,24 @@ func dev(t *testing.T, dir string) (p *process, listen string) {
 		return strings.Contains(p.output.String(), "Ctrl-C")
 	})
 	return p, listen
+}
+
+// threeFreePorts returns an address whose port is free, as are the next two. They are below
+// those that the system gives to whoever asks for any port, so no other test gets them.
+func threeFreePorts(t *testing.T) string {
+	t.Helper()
+	free := func(port int) bool {
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		return err == nil && listener.Close() == nil
+	}
+	for range 100 {
+		port := 20_000 + 3*rand.IntN(3000)
+		if free(port) && free(port+1) && free(port+2) {
+			return fmt.Sprintf("127.0.0.1:%d", port)
+		}
+	}
+	t.Fatal("no three free ports")
+	return ""
 }
 
 // ownExample copies the example beside the data: the nodes' command lines name it.

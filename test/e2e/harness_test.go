@@ -1,5 +1,3 @@
-// Package e2e boots real forge processes on real PostgreSQL, breaks them and
-// looks at what the database says afterwards.
 package e2e
 
 import (
@@ -275,7 +273,7 @@ FROM forge_cron_ticks t WHERE t.cron = $1 ORDER BY t.tick`, cron)
 
 // demandEveryTickOnce checks the ledger of a one-second cron: no hole, one row
 // and one job for each second, and every job done.
-func (c *cluster) demandEveryTickOnce(cron string) []tickRow { //nolint:unparam // whose ticks is said where it is called
+func (c *cluster) demandEveryTickOnce(cron string) []tickRow {
 	c.t.Helper()
 	ticks := c.ticks(cron)
 	if len(ticks) == 0 {

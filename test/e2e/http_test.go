@@ -101,7 +101,7 @@ func TestInvalidTextIsRejected(t *testing.T) {
 			return code != http.StatusTooManyRequests
 		})
 	}
-	fill := strings.NewReplacer("{id}", "1", "{name}", "nightly", "{alert}", "quiet", "{role}", "scheduler", "{node}", "b", "{group}", "0", "{tick}", "2026-11-20T02:00:00Z", "{hash}", "0000")
+	fill := strings.NewReplacer("{session}", "0", "{id}", "1", "{name}", "nightly", "{alert}", "quiet", "{role}", "scheduler", "{node}", "b", "{group}", "0", "{tick}", "2026-11-20T02:00:00Z", "{hash}", "0000")
 	for path, methods := range doc.Paths {
 		if path == "/leader/{role}" { // answers 503 to say that the node does not lead it
 			continue

@@ -135,7 +135,7 @@ func TestOperatingJobs(t *testing.T) {
 		{"jobs/" + done + "/retry", "", 200, `"was":"completed","state":"available"`},
 		{"jobs/" + later + "/discard", "", 409, "it is cancelled already"},
 		{"jobs/424242/cancel", "", 404, "no such job"},
-		{"jobs", `{"kind": "short", "args": {"n": 1}, "unique": "twice"}`, 201, `"kind":"short","state":"available","queue":"default"`},
+		{"jobs", `{"kind": "short", "args": {"n": 1}, "unique": "twice"}`, 201, `"kind":"short","verdict":"added","state":"available","queue":"default"`},
 		{"jobs", `{"kind": "short", "args": {"n": 1}, "unique": "twice"}`, 200, `"existing":true`},
 		{"jobs", `{"kind": "shrt"}`, 422, `did you mean \"short\"?`},
 		{"bulk/jobs/retry", `{"kind": "broken"}`, 200, `"jobs":1,"changed":1,"up_to":` + broken + `,"dry_run":false`},

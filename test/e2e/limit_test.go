@@ -16,7 +16,7 @@ import (
 // Lines are appended whole, so their order is that of the events.
 const limitedJobs = `
 [queues.narrow]
-global_limit = 3
+%[2]s
 
 [jobs.piece]
 kind = "shell"
@@ -38,13 +38,23 @@ type narrow struct {
 	rounds, kills int
 }
 
-// A leader dies between its offers and their claims, and the next one, which
-// cannot know of them, offers other jobs: the limit holds. And the places of a
-// node that dies come free.
 func TestGlobalLimitHoldsWhileLeadersDie(t *testing.T) {
 	t.Parallel()
+	holdsWhileLeadersDie(t, "global_limit = 3")
+}
+
+func TestLimitByKeyHoldsWhileLeadersDie(t *testing.T) {
+	t.Parallel()
+	holdsWhileLeadersDie(t, `limit_per_key = { key = "args.tenant", limit = 3 }`)
+}
+
+// holdsWhileLeadersDie tests a limit of three jobs. A leader dies between its offers and their
+// claims, and the next one, which cannot know of them, offers other jobs: the limit holds. And
+// the places of a node that dies come free.
+func holdsWhileLeadersDie(t *testing.T, limit string) {
+	t.Helper()
 	dir := t.TempDir()
-	c := &narrow{cluster: newCluster(t, fmt.Sprintf(limitedJobs, dir)+unhurried), dir: dir}
+	c := &narrow{cluster: newCluster(t, fmt.Sprintf(limitedJobs, dir, limit)+unhurried), dir: dir}
 	for _, id := range []string{"s1", "s2"} {
 		c.startProgram(forgeBinary(t), id, "FORGE_NODE_ROLES=scheduler")
 	}
@@ -152,7 +162,7 @@ func (c *narrow) add(capability string, priority int) {
 	c.t.Helper()
 	_, err := c.pool.Exec(c.t.Context(), `
 		INSERT INTO river_job (kind, queue, args, priority, metadata)
-		SELECT 'piece', 'narrow', jsonb_build_object('round', $1::int), $2, jsonb_strip_nulls(jsonb_build_object('forge:capability', nullif($3, '')))
+		SELECT 'piece', 'narrow', jsonb_build_object('round', $1::int, 'tenant', 'acme'), $2, jsonb_strip_nulls(jsonb_build_object('forge:capability', nullif($3, '')))
 		FROM generate_series(1, 3)`, c.rounds, priority, capability)
 	if err != nil {
 		c.t.Fatal(err)
@@ -181,11 +191,11 @@ func (c *narrow) running() int64 {
 	return c.number(`SELECT count(*) FROM river_job WHERE state = 'running'`)
 }
 
-// hanging counts the nodes' statements that wait for a row.
+// hanging counts the nodes' claims that wait for a row or for the lock of a limit.
 func (c *narrow) hanging() int64 {
 	c.t.Helper()
 	return c.number(`SELECT count(*) FROM pg_stat_activity
-		WHERE datname = current_database() AND wait_event IN ('transactionid', 'tuple') AND application_name LIKE 'forge:%'`)
+		WHERE datname = current_database() AND (wait_event IN ('transactionid', 'tuple') OR wait_event = 'advisory' AND query LIKE '%forge limit%') AND application_name LIKE 'forge:%'`)
 }
 
 // note appends a line as the jobs do.

@@ -37,6 +37,9 @@ name = "breaks"
 schedule = "@manual"
 job = "break"
 on_failure = { notify = ["hook", "nobody"] }
+description = "Breaks on purpose."
+owner = "team-data"
+runbook = "https://wiki.example.com/breaks?a=1&b=2"
 `
 
 // TestFailureIsNotifiedAfterCrash has a run fail for good while its receiver is
@@ -95,6 +98,14 @@ func TestFailureIsNotifiedAfterCrash(t *testing.T) {
 	if labels["cron"] != "breaks" || labels["tick"] != tick || labels["job_id"] != fmt.Sprint(row.JobID) || body["groupKey"] != "cron breaks@"+tick ||
 		!strings.Contains(annotations["description"].(string), "the last of 2 attempts") || !strings.HasSuffix(alert["generatorURL"].(string), "/crons/breaks") {
 		t.Errorf("told %v", body)
+	}
+	if annotations["owner"] != "team-data" || annotations["runbook_url"] != "https://wiki.example.com/breaks?a=1&b=2" {
+		t.Errorf("told %v", annotations)
+	}
+	c.demand(0, "https://wiki.example.com/breaks?a=1&b=2", "cron", "show", "breaks")
+	_, document, _ := get(c.nodes["c"].listen(), "/api/v1/crons/breaks")
+	if !strings.Contains(string(document), `"description":"Breaks on purpose.","owner":"team-data","runbook":"https://wiki.example.com/breaks?a=1\u0026b=2"`) {
+		t.Errorf("the API has %s", document)
 	}
 	eventually(t, "the delivery is written down", func() bool {
 		return c.number(`SELECT count(*) FROM forge_notifications WHERE state = 'delivered' AND target = 'hook'`) == 1

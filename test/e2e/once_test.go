@@ -74,6 +74,7 @@ func writes(tomorrow string) []write {
 		{"/api/v1/alerts/{alert}/test", "", eventOf("alert_tried")},
 		{"/api/v1/tokens", `{"name": "ci"}`, `SELECT count(*) FROM forge_tokens WHERE name = 'ci'`},
 		{"/api/v1/tokens/{token}/revoke", "", `SELECT count(*) FROM forge_tokens WHERE revoked_at IS NOT NULL`},
+		{"/api/v1/sessions/{session}/end", "", `SELECT 1 - count(*) FROM forge_user_sessions`},
 		{"/api/v1/apply", "", `SELECT 1`},
 		{"/api/v1/config/{hash}/revert", "", `SELECT count(*) FROM forge_events WHERE type = 'config_applied' AND data ? 'reverted'`},
 		{"/api/v1/leaders/{role}/step-down", "", `SELECT count(*) FROM forge_events WHERE type = 'hand_over_asked' AND role = 'metrics_aggregator'`},
@@ -108,7 +109,9 @@ func TestOneKeyOnTwoNodes(t *testing.T) {
 	eventually(t, "the fourth job is a dead letter", func() bool {
 		return c.number(`SELECT count(*) FROM river_job WHERE id = 4 AND metadata #>> '{forge:dead,group}' <> ''`) == 1
 	})
-	fill := strings.NewReplacer("{id}", "1", "{second}", "2", "{name}", "nightly", "{queue}", "default", "{alert}", "quiet", "{token}", "ci",
+	c.exec(`INSERT INTO forge_user_sessions (hash, issuer, subject, name, groups, sealed, valid_until, expires_at)
+		VALUES (decode(repeat('ab', 32), 'hex'), 'i', '1', 'ann', '{}', '', now() + interval '1 h', now() + interval '1 h')`)
+	fill := strings.NewReplacer("{id}", "1", "{second}", "2", "{name}", "nightly", "{queue}", "default", "{alert}", "quiet", "{token}", "ci", "{session}", "abababababababab",
 		"{role}", "metrics_aggregator", "{compactor}", "log_compactor", "{scheduler}", "scheduler", "{node}", "b", "{hash}", earlier)
 	plain := strings.NewReplacer("{second}", "{id}", "{queue}", "{name}", "{token}", "{name}", "{compactor}", "{role}", "{scheduler}", "{role}")
 	tried := map[string]bool{}

@@ -46,9 +46,11 @@ func TestPlanShowsWhatAFileWouldChange(t *testing.T) {
 	}
 	edited := filepath.Join(t.TempDir(), "forge.toml")
 	text := strings.NewReplacer(`"weekly"`, `"sundays"`, "@hourly", "30 */2 * * *", `["true"]`, `["sleep", "1"]`).Replace(planned)
-	if err := os.WriteFile(edited, []byte(text+"[queues.reports]\nmax_workers = 2\n"), 0o600); err != nil {
+	if err := os.WriteFile(edited, []byte(text+"[queues.reports]\nmax_workers = 2\nglobal_limit = 3\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	c.exec(`INSERT INTO river_queue (name, updated_at) VALUES ('reports', now())`)
+	c.exec(`INSERT INTO river_job (kind, queue, args) SELECT 'report', 'reports', '{}' FROM generate_series(1, 5)`)
 	said := c.must("plan", "--config", edited)
 	for _, want := range []string{
 		"This file is new: the first node that reads it applies it.",
@@ -56,6 +58,7 @@ func TestPlanShowsWhatAFileWouldChange(t *testing.T) {
 		"jobs: 1 to add, 1 to change, 1 to remove, 0 unchanged\n  + sundays\n  ~ tidy\n      command: [\"true\"] -> [\"sleep\",\"1\"]\n  - weekly\n",
 		"queues: 1 to add, 0 to change, 0 to remove, 1 unchanged\n  + reports\n",
 		"weekly -> sundays is a rename, which removes one cron and adds another: weekly keeps its history, and sundays starts from now.",
+		"\n\nqueue reports: global_limit = 3 would hold back 2 of the waiting jobs now\n",
 		"runs of the next 7 days:\n  steady: 84 appear, 168 vanish\n    + ", "    + and 81 more\n    - ", "    - and 165 more\n",
 		"  sundays: 1 appear, 0 vanish\n    + Sun ", "  weekly: 0 appear, 1 vanish\n    - Sun ",
 	} {

@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/nodes"
 )
@@ -29,6 +30,13 @@ import (
 const secretsConfig = `
 [dashboard]
 auth = "token"
+[dashboard.groups]
+platform = "admin"
+[dashboard.oidc]
+issuer = "%[3]s"
+client_id = "forge"
+client_secret = "${env:CLIENT_SECRET}"
+redirect_url = "%[4]s"
 [http]
 allow_private_targets = true
 allow_receiver_cidrs = ["127.0.0.0/8"]
@@ -85,6 +93,8 @@ type planting struct {
 	env    []string
 	follow *process
 	token  string
+	// front is the address of the pages for users of a provider, which refuses the node's secret.
+	front string
 	// secrets are by what they are. No encoding of text changes one.
 	secrets map[string]string
 	// told is what was answered to those who act.
@@ -134,18 +144,23 @@ func plant(t *testing.T) *planting {
 	if err := os.WriteFile(file, []byte("file-c4n4ry"+signs+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	users := newFront(t)
+	redirect := users.URL + config.CallbackPath
+	dex := startDex(t, redirect)
 	p := &planting{
-		t: t, cluster: clusterOn(t, address.String(), fmt.Sprintf(secretsConfig, file, planted)),
-		env: []string{"CANARY=env-c4n4ry" + signs, "CANARY_URL=http://127.0.0.1:1/hook-c4n4ry"},
+		t: t, cluster: clusterOn(t, address.String(), fmt.Sprintf(secretsConfig, file, planted, dex.issuer(), redirect)), front: users.URL,
+		env: []string{"CANARY=env-c4n4ry" + signs, "CANARY_URL=http://127.0.0.1:1/hook-c4n4ry", "CLIENT_SECRET=client-c4n4ry" + signs},
 	}
 	p.node = p.startProgram(forgeBinary(t), planted, p.env...)
+	users.node.Store(p.node.listen())
+	users.callback.Store(p.node.listen())
 	stdout, stderr, code := p.forge("token", "create", planted, "--scope", "admin")
 	if code != 0 {
 		t.Fatal(stderr)
 	}
 	p.token = strings.TrimSpace(stdout)
 	p.secrets = map[string]string{
-		"a literal": "l1teral-c4n4ry", "the variable": "env-c4n4ry", "the file": "file-c4n4ry", "the receiver": "hook-c4n4ry", "the password": password, "the token": p.token,
+		"a literal": "l1teral-c4n4ry", "the variable": "env-c4n4ry", "the file": "file-c4n4ry", "the receiver": "hook-c4n4ry", "the client's secret": "client-c4n4ry", "the password": password, "the token": p.token,
 	}
 	p.follow = launch(t, []string{"FORGE_DATABASE_URL=" + p.url}, "audit", "--follow", "-o", "json")
 	return p
@@ -174,6 +189,10 @@ func (p *planting) act() {
 			p.t.Fatalf("%s: %d %s", do.path, status, answer)
 		}
 	}
+	refused := newBrowser(p.t).get(p.front + "/login/oidc")
+	if p.told = append(p.told, fmt.Sprint(refused.header), refused.body); refused.status == http.StatusOK || refused.url.Path != config.CallbackPath {
+		p.t.Fatalf("a login with a secret that the provider refuses: %d at %s\n%s", refused.status, refused.url, refused.body)
+	}
 	eventually(p.t, "both have failed, and it was tried to tell", func() bool {
 		return p.number(`SELECT count(*) FROM river_job WHERE metadata #>> '{forge:dead,group}' <> ''`) == 2 && p.number(`SELECT count(*) FROM forge_job_logs`) > 0 &&
 			p.number(`SELECT count(DISTINCT target) FROM forge_notifications WHERE attempts > 0 AND error <> ''`) == 5 &&
@@ -182,6 +201,10 @@ func (p *planting) act() {
 	eventually(p.t, "the cluster's metrics have the node", func() bool {
 		_, _, answer := p.ask("GET", "/metrics/cluster", "")
 		return strings.Contains(answer, planted)
+	})
+	eventually(p.t, "the jobs are counted", func() bool {
+		status, _, _ := p.ask("GET", "/api/v1/job-counts", "")
+		return status == http.StatusOK
 	})
 	eventually(p.t, "who follows the audit log is told", func() bool { return strings.Contains(p.follow.output.String(), `"action":"cron.trigger"`) })
 }

@@ -140,16 +140,16 @@ func (c *cluster) awaitTicksAfter(term int64) {
 	eventually(c.t, fmt.Sprintf("more ticks of term %d", term), func() bool { return c.number(count, term) > before+1 })
 }
 
-// bothWork enqueues jobs until each node has done one of them.
+// bothWork enqueues jobs until each node has done one of them: one with the command, and several
+// at once, which one idle node after the other would not get.
 func (c *cluster) bothWork(ids ...string) {
 	c.t.Helper()
 	after := c.number(`SELECT coalesce(max(id), 0) FROM river_job`)
 	eventually(c.t, "jobs on each node", func() bool {
-		for range 2 * len(ids) {
-			if _, errs, code := c.forge("job", "enqueue", "pause"); code != 0 {
-				c.t.Fatalf("enqueue: %s", errs)
-			}
+		if _, errs, code := c.forge("job", "enqueue", "pause"); code != 0 {
+			c.t.Fatalf("enqueue: %s", errs)
 		}
+		c.exec(`SELECT count(*) FROM forge_enqueue_many((SELECT jsonb_agg('{"kind": "pause"}'::jsonb) FROM generate_series(1, 10)))`)
 		done := 0
 		for _, id := range ids {
 			if c.number(`SELECT count(*) FROM river_job WHERE id > $1 AND kind = 'pause' AND state = 'completed'

@@ -1,5 +1,3 @@
-// Package promises keeps the tables of README.md and docs/security.md, which link promises
-// to tests, true to the tests that exist.
 package promises
 
 import (
@@ -121,18 +119,53 @@ func TestReadmeNamesTestsThatExist(t *testing.T) {
 		t.Fatal("README.md names no tests")
 	}
 	for _, link := range links {
-		path := filepath.Join(root, filepath.FromSlash(link[2]))
-		files := []string{path}
-		if filepath.Ext(path) != ".go" {
-			if files, err = filepath.Glob(filepath.Join(path, "*_test.go")); err != nil {
-				t.Fatal(err)
-			}
+		checkLink(t, link[1], filepath.Join(root, filepath.FromSlash(link[2])))
+	}
+}
+
+// checkLink checks that a test is in the file or folder at a path.
+func checkLink(t *testing.T, test, path string) {
+	t.Helper()
+	files := []string{path}
+	if filepath.Ext(path) != ".go" {
+		var err error
+		if files, err = filepath.Glob(filepath.Join(path, "*_test.go")); err != nil {
+			t.Fatal(err)
 		}
-		if !slices.ContainsFunc(files, func(file string) bool {
-			source, err := os.ReadFile(file)
-			return err == nil && strings.Contains(string(source), "\nfunc "+link[1]+"(t *testing.T)")
-		}) {
-			t.Errorf("%s is not in %s", link[1], link[2])
+	}
+	if !slices.ContainsFunc(files, func(file string) bool {
+		source, err := os.ReadFile(file) //nolint:gosec // of this repository
+		return err == nil && strings.Contains(string(source), "\nfunc "+test+"(t *testing.T)")
+	}) {
+		t.Errorf("%s is not in %s", test, path)
+	}
+}
+
+// Each symptom of docs/troubleshooting.md has a row in the table at its end, with tests that exist.
+func TestEverySymptomHasATest(t *testing.T) {
+	t.Parallel()
+	docs := filepath.Join(root, "docs")
+	text, err := os.ReadFile(filepath.Join(docs, "troubleshooting.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	symptoms, rows, ok := strings.Cut(string(text), "\n## Tests of these symptoms\n")
+	if !ok {
+		t.Fatal("there is no table of tests")
+	}
+	headings := found(regexp.MustCompile(`(?m)^## (.*)$`), symptoms)
+	if len(headings) == 0 {
+		t.Fatal("there are no symptoms")
+	}
+	for _, heading := range headings {
+		_, row, ok := strings.Cut(rows, "\n| ["+heading+"](")
+		row, _, _ = strings.Cut(row, "\n")
+		tests := linkedTest.FindAllStringSubmatch(row, -1)
+		if !ok || len(tests) == 0 {
+			t.Errorf("no test makes the symptom %q", heading)
+		}
+		for _, test := range tests {
+			checkLink(t, test[1], filepath.Join(docs, filepath.FromSlash(test[2])))
 		}
 	}
 }

@@ -1,5 +1,3 @@
-// Package tables tests that each table has one owner: the only package whose statements
-// write to it.
 package tables
 
 import (
@@ -36,6 +34,7 @@ var owners = map[string]string{
 	"forge_idempotency_keys": "internal/access",
 	"forge_job_log_packs":    "internal/jobstore",
 	"forge_job_logs":         "internal/jobstore",
+	"forge_kinds":            "internal/cronstore",
 	"forge_leader_history":   "leaderstore",
 	"forge_leader_requests":  "leaderstore",
 	"forge_leaders":          "leaderstore",
@@ -47,9 +46,12 @@ var owners = map[string]string{
 	"forge_metrics_shares":   "internal/aggregator",
 	"forge_nodes":            "internal/nodestore",
 	"forge_notifications":    "internal/alerts",
+	"forge_pauses":           "internal/jobstore",
+	"forge_rate_windows":     "internal/jobstore",
 	"forge_sessions":         "internal/access",
 	"forge_user_sessions":    "internal/access",
 	"forge_silences":         "internal/alerts",
+	"forge_throttles":        "internal/jobstore",
 	"forge_tokens":           "internal/access",
 	"river_job":              "internal/jobstore",
 	"river_queue":            "internal/jobstore",

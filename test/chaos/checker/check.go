@@ -39,6 +39,12 @@ const (
 	TermDown Kind = "TERM_DOWN"
 	// WrongGap: the time without a leader that was recorded is not what was seen.
 	WrongGap Kind = "WRONG_GAP"
+	// OverLimit: more jobs with one key ran at once than its limit.
+	OverLimit Kind = "OVER_LIMIT"
+	// OverRate: more jobs with one key started in a window than its rate allows.
+	OverRate Kind = "OVER_RATE"
+	// WrongStart: the recorded start of an attempt is not the time of its claim.
+	WrongStart Kind = "WRONG_START"
 )
 
 // Finding is one thing that is wrong.
@@ -98,6 +104,9 @@ func Check(h *History) []Finding {
 		c.checkLines()
 	}
 	c.checkAcked()
+	c.checkLimits()
+	c.checkRates()
+	c.checkStarts()
 	slices.SortStableFunc(c.findings, func(a, b Finding) int { return cmp.Compare(a.Kind, b.Kind) })
 	return c.findings
 }

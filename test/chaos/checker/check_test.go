@@ -109,7 +109,7 @@ func TestGoodHistories(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]*story{
 		"fired": good(), "caught up": caughtUp(), "queued": queued(), "replaced": replaced(), "skipped": skipped(),
-		"excluded": excluded(), "again": again(), "triggered": triggered(),
+		"excluded": excluded(), "again": again(), "triggered": triggered(), "limited": limited(), "at a rate": atRate(),
 	} {
 		for _, finding := range Check(&s.History) {
 			t.Errorf("%s: %s", name, finding)

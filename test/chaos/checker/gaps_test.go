@@ -20,16 +20,16 @@ func resigned() *History {
 }
 
 // crashed is a leader whose lock was last seen after two seconds; the next begins
-// 100 ms later. Its last renewal was half a second before.
+// 300 ms later. Its last renewal was half a second before.
 func crashed() *History {
 	h := resigned()
 	h.Tenures[0].GivenUp = false
 	h.Leads = slices.Delete(h.Leads, 1, 2)
-	h.Leads[1].At = second(2).Add(100 * time.Millisecond)
+	h.Leads[1].At = second(2).Add(300 * time.Millisecond)
 	h.Sightings = []Sighting{{
 		Role: scheduler, Term: 1, Held: second(2), Gone: second(2).Add(5 * time.Millisecond), Renewed: second(2).Add(-500 * time.Millisecond),
 	}}
-	h.Tenures[1].Gap = 97 * time.Millisecond
+	h.Tenures[1].Gap = 297 * time.Millisecond
 	return h
 }
 
@@ -57,12 +57,13 @@ func TestGaps(t *testing.T) {
 		"resigned, 60 ms more":           {resigned, func(h *History) { h.Tenures[1].Gap = 80 * time.Millisecond }, true},
 		"a gap that was not recorded":    {resigned, func(h *History) { h.Leads[2].At = second(3) }, true},
 		"crashed":                        {crashed, func(*History) {}, false},
-		"crashed, from the last renewal": {crashed, func(h *History) { h.Tenures[1].Gap = 600 * time.Millisecond }, false},
+		"crashed, from the last renewal": {crashed, func(h *History) { h.Tenures[1].Gap = 800 * time.Millisecond }, false},
 		"evicted, from the last renewal": {evicted, func(h *History) { h.Tenures[1].Gap = 820 * time.Millisecond }, false},
 		"evicted, from the eviction":     {evicted, func(*History) {}, false},
 		"evicted, from the term before":  {evicted, func(h *History) { h.Tenures[1].Gap = 2020 * time.Millisecond }, true},
-		"crashed, longer":                {crashed, func(h *History) { h.Tenures[1].Gap = 660 * time.Millisecond }, true},
-		"crashed, shorter":               {crashed, func(h *History) { h.Tenures[1].Gap = 40 * time.Millisecond }, true},
+		"crashed, longer":                {crashed, func(h *History) { h.Tenures[1].Gap = 860 * time.Millisecond }, true},
+		"crashed, noticed late":          {crashed, func(h *History) { h.Tenures[1].Gap = 160 * time.Millisecond }, false},
+		"crashed, shorter":               {crashed, func(h *History) { h.Tenures[1].Gap = 140 * time.Millisecond }, true},
 		"crashed, and nobody saw it":     {crashed, func(h *History) { h.Tenures[1].Gap, h.Sightings = time.Hour, nil }, false},
 		"the row was deleted": {resigned, func(h *History) {
 			h.Leads[1].Deleted, h.Tenures[1].Gap = true, time.Hour

@@ -137,4 +137,9 @@ type History struct {
 	// Unwitnessed says that the jobs wrote no lines: nothing is concluded from there
 	// being none.
 	Unwitnessed bool
+	// Runs are the attempts of limited jobs, by Seq. KeyLimits is how many jobs of a kind may run
+	// at once with one key, and Rates how many may start.
+	Runs      []Run
+	KeyLimits map[string]int
+	Rates     map[string]Rate
 }

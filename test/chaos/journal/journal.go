@@ -35,6 +35,9 @@ CREATE TABLE chaos_leads (
 CREATE TABLE chaos_entries (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, seq bigint, at timestamptz DEFAULT clock_timestamp(), txid bigint,
     cron text, tick timestamptz, verdict text, term bigint, node_id text);
+CREATE TABLE chaos_runs (
+    seq bigint DEFAULT nextval('chaos_seq'), job_id bigint, kind text, key text, began boolean,
+    started_at timestamptz, from_at timestamptz DEFAULT now(), to_at timestamptz DEFAULT clock_timestamp());
 CREATE TABLE chaos_ends (seq bigint DEFAULT nextval('chaos_seq'), at timestamptz DEFAULT clock_timestamp(), job_id bigint);
 CREATE FUNCTION chaos_take() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     PERFORM set_config('chaos.taken_at', clock_timestamp()::text, true);
@@ -56,6 +59,11 @@ CREATE FUNCTION chaos_entry() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 END $$;
 CREATE FUNCTION chaos_end() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     INSERT INTO chaos_ends (job_id) VALUES (NEW.id);
+    RETURN NULL;
+END $$;
+CREATE FUNCTION chaos_run() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO chaos_runs (job_id, kind, key, began, started_at)
+    VALUES (NEW.id, NEW.kind, NEW.args ->> 'tenant', NEW.state = 'running', NEW.attempted_at);
     RETURN NULL;
 END $$;
 CREATE SEQUENCE chaos_ordered;
@@ -84,6 +92,8 @@ CREATE TRIGGER chaos_delete AFTER DELETE ON forge_leaders FOR EACH ROW EXECUTE F
 CREATE TRIGGER chaos_insert AFTER INSERT ON forge_cron_ticks FOR EACH ROW EXECUTE FUNCTION chaos_entry();
 CREATE TRIGGER chaos_update AFTER UPDATE ON forge_cron_ticks FOR EACH ROW
     WHEN (OLD.verdict IS DISTINCT FROM NEW.verdict) EXECUTE FUNCTION chaos_entry();
+CREATE TRIGGER chaos_run AFTER UPDATE ON river_job FOR EACH ROW
+    WHEN (NEW.args ? 'tenant' AND OLD.state <> NEW.state AND 'running' IN (OLD.state, NEW.state)) EXECUTE FUNCTION chaos_run();
 CREATE TRIGGER chaos_update AFTER UPDATE ON river_job FOR EACH ROW
     WHEN (OLD.finalized_at IS NULL AND NEW.finalized_at IS NOT NULL) EXECUTE FUNCTION chaos_end();`
 
@@ -93,7 +103,9 @@ SELECT cron, tick, coalesce(last_tick, '0001-01-01Z'), tick_count, verdict, reas
 FROM forge_cron_ticks ORDER BY cron, tick`
 	entriesSQL = `SELECT seq, at, txid, cron, tick, verdict, term, node_id FROM chaos_entries ORDER BY seq`
 	leadsSQL   = `SELECT seq, at, role, term, node_id, deleted FROM chaos_leads ORDER BY seq`
-	jobsSQL    = `
+	runsSQL    = `
+SELECT seq, job_id, kind, key, began, coalesce(started_at, '0001-01-01Z'), from_at, to_at FROM chaos_runs ORDER BY seq`
+	jobsSQL = `
 SELECT id, coalesce(metadata ->> 'forge:cron', ''), coalesce((metadata ->> 'forge:tick')::timestamptz, '0001-01-01Z'),
        state::text, attempt, coalesce(finalized_at, '0001-01-01Z'),
        coalesce(at, '0001-01-01Z'), coalesce(seq, 0)
@@ -123,6 +135,9 @@ func Read(ctx context.Context, db *pgxpool.Pool, testimony string) (*checker.His
 		return nil, err
 	}
 	if err := collect(ctx, db, jobsSQL, &h.Jobs); err != nil {
+		return nil, err
+	}
+	if err := collect(ctx, db, runsSQL, &h.Runs); err != nil {
 		return nil, err
 	}
 	var err error

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/test/chaos/checker"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -34,5 +35,52 @@ func TestLeadHasTheTimeOfItsRow(t *testing.T) {
 	}
 	if lead.After(stalled) {
 		t.Errorf("the row was taken at %s at the latest, and the journal has %s", stalled, lead)
+	}
+}
+
+const (
+	waitingSQL = `INSERT INTO river_job (kind, queue, args, max_attempts) VALUES ('mail', 'mail', '{"tenant": "a"}', 5) RETURNING id`
+	claimedSQL = `UPDATE river_job SET state = 'running', attempt = attempt + 1, attempted_at = $1 WHERE id = $2`
+	againSQL   = `UPDATE river_job SET state = 'available' WHERE id = $1`
+)
+
+func TestRunsHaveTheStartsOfAttempts(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Pool(t)
+	if err := Install(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	var job int64
+	if err := db.QueryRow(t.Context(), waitingSQL).Scan(&job); err != nil {
+		t.Fatal(err)
+	}
+	starts := []time.Time{time.Date(2026, time.November, 20, 12, 0, 0, 123456000, time.UTC), time.Date(2026, time.November, 20, 12, 0, 1, 0, time.UTC)}
+	for _, at := range starts {
+		if _, err := db.Exec(t.Context(), claimedSQL, at, job); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Exec(t.Context(), againSQL, job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := Read(t.Context(), db, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(h.Runs) != 2*len(starts) {
+		t.Fatalf("the journal has %d beginnings and ends of %d attempts", len(h.Runs), len(starts))
+	}
+	for i, run := range h.Runs {
+		if run.Began != (i%2 == 0) || !run.At.Equal(starts[i/2]) || run.Job != job || run.Kind != "mail" || run.Key != "a" {
+			t.Errorf("%+v", run)
+		}
+	}
+	h.Rates = map[string]checker.Rate{"mail": {Limit: 1, Per: time.Second}}
+	found := map[checker.Kind]int{}
+	for _, finding := range checker.Check(h) {
+		found[finding.Kind]++
+	}
+	if found[checker.OverRate] != 1 || found[checker.WrongStart] != len(starts) {
+		t.Errorf("found %v, want one window that is too full, and starts that nobody claimed then", found)
 	}
 }
