@@ -92,6 +92,12 @@ test-bench: ## Run the tests of the benchmarks.
 test-release: ## Build the release of this machine's platform and read its files back.
 	go -C tools/release test ./...
 
+# Not among what test does, which has a receiver of its own: it compiles a part of the collector.
+.PHONY: test-collector
+test-collector: ## Export spans to the OpenTelemetry collector's receiver.
+	CGO_ENABLED=0 go -C tools/collector build -o $(CURDIR)/bin/collector .
+	OTLP_COLLECTOR=$(CURDIR)/bin/collector $(PGRUN) -- go test -count=1 ./test/e2e -run '^TestSpansReachCollector$$'
+
 .PHONY: test-matrix
 test-matrix: ## Run the tests on the oldest and the newest supported PostgreSQL.
 	@for version in $(MATRIX); do \
@@ -111,19 +117,21 @@ lint: ## The checks that run no test: format, lint, retired words, module files.
 	if [[ -n $$unformatted ]]; then printf 'not formatted (run make format):\n%s\n' "$$unformatted"; exit 1; fi
 	$(TOOL) golangci-lint run
 	cd bench && $(BENCH_TOOL) golangci-lint run
-	go -C tools test ./docs ./retiredwords
+	go -C tools test ./docs ./monitoring ./retiredwords
 	go -C tools/release vet ./...
 	go -C tools/release tool actionlint -shellcheck= -pyflakes= $(CURDIR)/.github/workflows/*.yml
 	go -C tools run ./retiredwords retiredwords/words.txt ..
 	go mod tidy -diff
 	go -C bench mod tidy -diff
 	go -C tools/release mod tidy -diff
+	go -C tools/chart mod tidy -diff
 	go mod verify
 
 # Not among what check does: it compiles Kubernetes' types, and the files seldom change.
 .PHONY: check-deploy
-check-deploy: ## Read the files in deploy/ as Compose, Kubernetes and systemd do.
+check-deploy: ## Read the files in deploy/ as Compose, Kubernetes, Helm and systemd do.
 	go -C tools run ./deployments ../deploy
+	go -C tools/chart test ./...
 	go test ./test/e2e -run '^Test(Deployments|Unit|ProgramNeeds)' -count=1
 
 .PHONY: format
@@ -200,6 +208,11 @@ bench-dashboard: ## Measure pages and open streams on a million jobs (needs Chro
 	@scripts/need-postgres
 	go -C bench run ./dashboard $(BENCHFLAGS)
 
+.PHONY: bench-limits
+bench-limits: ## Measure limits by key and fair queues.
+	@scripts/need-postgres
+	go -C bench run ./limits $(BENCHFLAGS)
+
 .PHONY: bench-snapshot
 bench-snapshot: ## Measure jobs and crons while long transactions hold snapshots, beside River and graphile-worker.
 	@$(NEED_POSTGRES)
@@ -213,7 +226,7 @@ bench-soak: soak ## The same as make soak.
 # that take longest alone. BENCHES='throughput crons snapshot' are done in twenty
 # minutes, all together in about an hour. With BENCHFLAGS_snapshot= the snapshots are held
 # for as long as bench/snapshot wants by default, which takes three quarters of an hour.
-BENCHES ?= failover standbys crons throughput snapshot compaction losses dashboard overload soak
+BENCHES ?= failover standbys crons throughput limits snapshot compaction losses dashboard overload soak
 # The others break their server, or measure its processes or a node's pages.
 HOST_BENCHES := throughput crons snapshot compaction soak
 BENCHFLAGS_failover   ?= -trials 10 -promotions 3 -peer-trials 3
@@ -242,7 +255,7 @@ bench: ## Run every bench and write its figures into docs (BENCHES='crons failov
 endif
 
 .PHONY: docs
-docs: build ## Write the figures into the documents, check their links and TOML examples.
+docs: build ## Write the figures into the documents, check their links and examples.
 	go -C bench run ./page
 	go -C tools run ./docs -forge ../bin/forge ..
 

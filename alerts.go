@@ -93,7 +93,7 @@ func (n *Node) newWatch(fence leaderstore.Fence) aggregator.Watch {
 	}
 	return n.opts.alerts.NewWatch(alerts.WatchOptions{
 		Pool: n.pool, Interval: n.cfg.Metrics.ScrapeInterval.Std(), Logger: n.logger,
-		InForce:    cronstore.New(n.pool).ConfigInForceUnless,
+		InForce:    cronstore.New(n.pool).SettingsUnless,
 		DeadmanURL: func() string { return n.current.Load().Metrics.DeadmanURL },
 		Deadman:    n.receiverGuard().Client(),
 	}, fence)
@@ -108,7 +108,7 @@ type unevaluated struct {
 
 // See logs a warning if the configuration in force has alerts.
 func (w *unevaluated) See(ctx context.Context, _ aggregator.Totals) error {
-	inForce, err := cronstore.New(w.node.pool).ConfigInForceUnless(ctx, w.hash)
+	inForce, err := cronstore.New(w.node.pool).SettingsUnless(ctx, w.hash)
 	if err != nil || inForce.Hash == w.hash {
 		return err
 	}

@@ -143,15 +143,22 @@ func (c candidate) applied() (cronstore.Applied, error) {
 // limitsOf returns the cluster-wide limits.
 func limitsOf(cfg *Config) []jobstore.Limit {
 	var limits []jobstore.Limit
-	for name, queue := range cfg.Queues {
-		if queue.GlobalLimit > 0 {
-			limits = append(limits, jobstore.Limit{Scope: jobstore.ScopeQueue, Name: name, Most: queue.GlobalLimit})
+	add := func(limit jobstore.Limit) {
+		if limit.Most > 0 {
+			limits = append(limits, limit)
 		}
 	}
+	of := func(scope, name string, global int, perKey config.LimitPerKey, rate config.RateLimit) {
+		add(jobstore.Limit{Scope: scope, Name: name, Most: global})
+		add(jobstore.Limit{Scope: scope, Name: name, Most: perKey.Limit, Key: perKey.Key})
+		add(jobstore.Limit{Scope: scope, Name: name, Most: rate.Limit, Key: rate.Key, Per: rate.Per.Std(), Burst: rate.Burst})
+	}
+	for name, queue := range cfg.Queues {
+		of(jobstore.ScopeQueue, name, queue.GlobalLimit, queue.LimitPerKey, queue.RateLimit)
+	}
 	for name, job := range cfg.Jobs {
-		if job.GlobalLimit > 0 {
-			limits = append(limits, jobstore.Limit{Scope: jobstore.ScopeJob, Name: name, Most: job.GlobalLimit})
-		}
+		of(jobstore.ScopeJob, name, job.GlobalLimit, job.LimitPerKey, job.RateLimit)
+		add(jobstore.Limit{Scope: jobstore.ScopeWeight, Name: name, Most: job.Weight})
 	}
 	return limits
 }
@@ -179,8 +186,8 @@ func specOf(cfg *Config, cron config.Cron) (cronstore.Spec, error) {
 		Overlap: cron.Overlap, CatchUp: string(cron.CatchUp), CatchUpMax: cron.CatchUpLimit,
 		CatchUpSpan: cron.CatchUpWindow, DSTMissing: cron.DSTMissing, DSTRepeated: cron.DSTRepeated,
 		StartAt: cron.StartAt.Time(), EndAt: cron.EndAt.Time(), Exclude: cron.Exclude, Jitter: cron.Jitter,
-		OnFailure: cron.OnFailure.Notify,
-		Queue:     job.Queue, Priority: job.Priority, MaxAttempts: job.Retry.MaxAttempts,
+		OnFailure: cron.OnFailure.Notify, Description: cron.Description, Owner: cron.Owner, Runbook: cron.Runbook,
+		Queue: job.Queue, Priority: job.Priority, MaxAttempts: job.Retry.MaxAttempts,
 		Capability: job.Capability, Tags: job.Tags,
 	}
 	if cron.Args != nil {

@@ -109,7 +109,7 @@ func (n *Node) schedulerWork() (roles.WorkFunc, error) {
 	schema := n.cfg.Database.Schema
 	assigner, err := assign.New(assign.Options{
 		Pool: n.pool, Metrics: n.metrics, Logger: n.logger, Schema: schema,
-		Strategy: n.cfg.Scheduler.Assignment, Notifier: n.notifier,
+		Strategy: n.cfg.Scheduler.Assignment, Notifier: n.notifier, Tracer: n.tracer,
 	})
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (n *Node) schedulerWork() (roles.WorkFunc, error) {
 	return scheduler.New(
 		crons.New(crons.Options{
 			Pool: n.pool, Inserter: inserter, Metrics: n.metrics, Logger: n.logger, Schema: schema,
-			Notifier: n.notifier, Assigner: assigner,
+			Notifier: n.notifier, Assigner: assigner, Tracer: n.tracer,
 		}),
 		assigner,
 		rescue.New(rescue.Options{

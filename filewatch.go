@@ -34,12 +34,15 @@ type fileWatcher struct {
 	logger  *slog.Logger
 	changed chan struct{}
 	sources *sources
+	known   sourcesState      // when it was made, then of the last report
 	watch   *fsnotify.Watcher // nil if the system cannot watch
 }
 
-// newFileWatcher returns a fileWatcher for the file at path, which need not exist.
+// newFileWatcher returns a fileWatcher for the file at path, which need not exist. Run also
+// reports edits that were made before it began.
 func newFileWatcher(path string, logger *slog.Logger) *fileWatcher {
-	return &fileWatcher{path: path, logger: logger, changed: make(chan struct{}, 1), sources: newSources(path)}
+	sources := newSources(path)
+	return &fileWatcher{path: path, logger: logger, changed: make(chan struct{}, 1), sources: sources, known: sources.state()}
 }
 
 // Changed returns a channel that receives after one or more edits: a file was changed,
@@ -97,9 +100,11 @@ func (w *fileWatcher) check() sourcesState {
 
 // follow checks the files after each event until they are stable.
 func (w *fileWatcher) follow(ctx context.Context, events <-chan fsnotify.Event, errs <-chan error, poll <-chan time.Time) {
-	known := w.check()
-	resting := known
 	var settled <-chan time.Time
+	resting := w.check()
+	if resting != w.known {
+		settled = time.After(w.sources.pause())
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -114,8 +119,8 @@ func (w *fileWatcher) follow(ctx context.Context, events <-chan fsnotify.Event, 
 			switch {
 			case now != resting: // still being written
 				resting, settled = now, time.After(w.sources.pause())
-			case now != known:
-				known = now
+			case now != w.known:
+				w.known = now
 				w.notify()
 			}
 			continue
@@ -123,9 +128,9 @@ func (w *fileWatcher) follow(ctx context.Context, events <-chan fsnotify.Event, 
 		switch {
 		case settled != nil:
 		case w.sources.pause() > settleTime: // many files: one check for all events
-			resting, settled = known, time.After(w.sources.pause())
+			resting, settled = w.known, time.After(w.sources.pause())
 		default:
-			if resting = w.check(); resting != known {
+			if resting = w.check(); resting != w.known {
 				settled = time.After(w.sources.pause())
 			}
 		}

@@ -48,6 +48,25 @@ func renameFile(t *testing.T, from, to string) {
 	}
 }
 
+// A node reads its file while the watcher starts: an edit right after that is reported.
+func TestEditBeforeTheWatchIsReported(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "forge.toml")
+	writeFile(t, path, "one")
+	synctest.Test(t, func(t *testing.T) {
+		w := newFileWatcher(path, slog.New(slog.DiscardHandler))
+		writeFile(t, path, "three")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go w.follow(ctx, nil, nil, nil)
+		select {
+		case <-w.Changed():
+		case <-time.After(waitTimeout):
+			t.Error("the edit is lost")
+		}
+	})
+}
+
 // awaitChange repeats an edit until it is reported: the watcher may not have
 // started.
 func awaitFileChange(t *testing.T, w *fileWatcher, what string, edit func(n int)) {

@@ -20,6 +20,8 @@ import (
 	"log/slog"
 
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/nodestore"
@@ -63,6 +65,9 @@ type options struct {
 	ready   func()
 	file    file
 
+	middleware []rivertype.Middleware
+	tracing    trace.TracerProvider // nil without WithTracing
+
 	roles     []customRole
 	callbacks Callbacks
 	alerts    AlertEngine // nil without WithAlerts
@@ -81,6 +86,20 @@ func AddWorker[T river.JobArgs](workers *river.Workers, worker river.Worker[T]) 
 // WithWorkers adds the program's workers, registered with AddWorker or as for River.
 func WithWorkers(workers *river.Workers) Option {
 	return func(o *options) { o.workers = workers }
+}
+
+// WithMiddleware adds River's middleware of the program. That for inserts is called for the
+// jobs that this node inserts: with its Client, through its API and pages, and for the crons
+// while it leads the scheduler. That for workers is called around the workers of all kinds,
+// outside of the worker's own.
+func WithMiddleware(middleware ...rivertype.Middleware) Option {
+	return func(o *options) { o.middleware = append(o.middleware, middleware...) }
+}
+
+// WithTracing creates spans with the program's provider: for inserts, attempts, ticks,
+// assignments and elections. The default is none, also if OpenTelemetry has a global provider.
+func WithTracing(provider trace.TracerProvider) Option {
+	return func(o *options) { o.tracing = provider }
 }
 
 // WithLogger sets the logger; the default is slog.Default. Repeated warnings and errors are

@@ -148,7 +148,7 @@ func (n *Node) handler(ctx context.Context) *dashboard.Handler {
 			Leads:          func(role string) (leaderstore.Fence, bool) { return n.elections.Leads(roles.Role(role)) },
 			File:           ownFile{n},
 			Once:           access.NewKeys(n.pool),
-			Metrics:        n.metrics.Handler(),
+			Metrics:        n.metrics.Handler(n.tracer != nil),
 			ClusterMetrics: aggregator.Exposition(n.pool, n.metrics.Series()),
 		},
 		Pages: pages.Options{
@@ -183,6 +183,7 @@ func (n *Node) clusterOptions(ctx context.Context) cluster.Options {
 		RoleOps:       handover.New(db, n.broadcaster.Subscribe),
 		Silencer:      alerts.New(db),
 		TokenKeeper:   n.tokenKeeper(),
+		SessionKeeper: access.NewUserSessions(db),
 		Settings:      n.settings(),
 		Configs:       configs{cronstore.New(n.pool), n},
 		Doctor:        n.diagnose,

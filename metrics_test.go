@@ -42,6 +42,7 @@ output = { capture = 100 }
 [jobs.nap]
 kind = "shell"
 command = ["sleep", "600"]
+global_limit = 1
 [jobs.quick]
 kind = "shell"
 command = ["true"]
@@ -130,6 +131,8 @@ var metricChanges = []metricChange{
 	{"a command enqueues", func(m *metricsTest) { m.enqueueByCommand("print") }, []string{`forge_job_enqueued_total{kind="print"}`}, nil},
 	{"no job runs", (*metricsTest).awaitIdle, nil, nil},
 	{"a job naps", func(m *metricsTest) { m.enqueue("nap", 1) }, []string{`forge_job_running{kind="nap"}`, `forge_queue_depth{state="running"}`, `forge_node_slots_used`}, nil},
+	{"another waits for its limit", func(m *metricsTest) { m.enqueue("nap", 1) }, []string{`forge_limit_wait_seconds{scope="job",name="nap",limit="all",key=""}`}, nil},
+	{"the waiting job is deleted", func(m *metricsTest) { m.exec(`DELETE FROM river_job WHERE kind = 'nap' AND state = 'available'`) }, nil, []string{`forge_limit_wait_seconds`}},
 	{"the job is cancelled", (*metricsTest).cancelNap, []string{`forge_job_finished_total{kind="nap",outcome="cancelled"}`}, []string{`forge_job_running{kind="nap"}`, `forge_queue_depth{state="running"}`}},
 	{"many commands start", func(m *metricsTest) { m.enqueue("quick", 100) }, []string{`forge_command_starts_waiting`}, nil},
 	{"they have started", func(*metricsTest) {}, nil, []string{`forge_command_starts_waiting`}},

@@ -18,6 +18,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/internal/tracing"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/jobs"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -42,6 +43,7 @@ type Node struct {
 	cleanup       cleanup
 	logger        *slog.Logger
 	metrics       *metrics.Metrics
+	tracer        *tracing.Tracer // nil without tracing
 	pool          *pgxpool.Pool
 	heartbeatPool *pgxpool.Pool // a single connection for heartbeats
 	notifier      *postgres.Notifier
@@ -59,6 +61,7 @@ type Node struct {
 	receivers       atomic.Pointer[alerts.Sender]
 	reloadRequested chan struct{} // set by Reload
 	unconfirmedHash string        // hash of the configuration that waits for confirmation, or empty
+	rows            checkedRows   // used by keepRows alone
 }
 
 // New returns a node that is not running and not connected. cfg comes from LoadConfig or
@@ -85,9 +88,10 @@ func New(cfg *Config, opts ...Option) (*Node, error) {
 	return n, nil
 }
 
-// createLog creates the log and the metrics.
+// createLog creates the log, the metrics and the tracer.
 func (n *Node) createLog() {
-	repeated := newRepeatHandler(n.opts.logger.Handler())
+	n.tracer = tracing.New(n.opts.tracing, n.opts.version)
+	repeated := newRepeatHandler(n.tracer.LogHandler(n.opts.logger.Handler()))
 	n.cleanup.add("log", func() error { repeated.Flush(); return nil })
 	n.logger = slog.New(repeated)
 	n.metrics = metrics.New(n.opts.version)
@@ -136,6 +140,8 @@ func (n *Node) createJobs() (err error) {
 		AllowedCommands:     n.cfg.Node.AllowedCommands,
 		AllowPrivateTargets: n.cfg.HTTP.AllowPrivateTargets,
 		AllowTargets:        n.cfg.HTTP.AllowedTargets(),
+		Middleware:          n.opts.middleware,
+		Tracer:              n.tracer,
 		Metrics:             n.metrics,
 		Logger:              n.logger,
 	})
@@ -169,6 +175,7 @@ func (n *Node) createRoles() error {
 		OnChange:     n.leadershipChanged,
 		OnTerm:       n.callbackLoop.addChange,
 		Metrics:      n.metrics,
+		Tracer:       n.tracer,
 		Logger:       n.logger,
 	})
 	if len(roleConfigs) > 0 && !election.ByLease() { // otherwise there are no sessions to watch

@@ -9,6 +9,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/netguard"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -25,7 +26,7 @@ func (n *Node) aggregatorWork() (roles.WorkFunc, error) {
 	n.receivers.Store(&receivers)
 	dispatcher := alerts.NewDispatcher(alerts.DispatcherOptions{
 		Pool: n.pool, Sender: sender{&n.receivers}, Schema: n.cfg.Database.Schema, PageURL: n.pageAbout, Logger: n.logger,
-		Notifier: n.notifier,
+		Notifier: n.notifier, Contacts: n.contactsOf,
 	})
 	sums := aggregator.New(n.pool, aggregator.Options{
 		Interval: n.cfg.Metrics.ScrapeInterval.Std(), Metrics: n.metrics, Logger: n.logger,
@@ -55,6 +56,16 @@ type sender struct {
 
 func (s sender) Send(ctx context.Context, target string, m alerts.Message) error {
 	return (*s.receivers.Load()).Send(ctx, target, m)
+}
+
+// contactsOf returns the owners and runbooks of crons.
+func (n *Node) contactsOf(ctx context.Context, crons []string) ([]alerts.Contact, error) {
+	found, err := cronstore.New(n.pool).Contacts(ctx, crons)
+	contacts := make([]alerts.Contact, len(found))
+	for i, c := range found {
+		contacts[i] = alerts.Contact(c)
+	}
+	return contacts, err
 }
 
 // pageAbout returns the URL of this node's page about a notification.

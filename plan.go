@@ -1,17 +1,20 @@
 package forge
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
 // shownRuns is how many runs of each cron a plan lists; the others are counted.
@@ -55,7 +58,52 @@ func (c candidate) plan(ctx context.Context, pool *pgxpool.Pool, ahead time.Dura
 	if plan.Renamed, err = renames(plan.Changes["crons"], inForce.Body, c.body); err != nil {
 		return Plan{}, err
 	}
+	if plan.Limits, err = effects(ctx, pool, limitsOf(c.cfg)); err != nil {
+		return Plan{}, err
+	}
 	return plan, computeRuns(ctx, pool, c.cfg, ahead, &plan)
+}
+
+// maxEffects bounds the limits of which a plan reads the effect, and effectsTime the time after
+// which it begins with no other one.
+const (
+	maxEffects  = 100
+	effectsTime = 5 * time.Second
+)
+
+// effects returns what those of the limits would hold back that are not in force, by name.
+func effects(ctx context.Context, pool *pgxpool.Pool, limits []jobstore.Limit) ([]cronstore.LimitEffect, error) {
+	store := jobstore.New(pool)
+	inForce, err := store.Limits(ctx)
+	if err != nil {
+		return nil, err
+	}
+	limits = slices.DeleteFunc(limits, func(l jobstore.Limit) bool {
+		return l.Scope == jobstore.ScopeWeight || l.Class() == jobstore.ClassRate || slices.Contains(inForce, l)
+	})
+	slices.SortFunc(limits, func(a, b jobstore.Limit) int {
+		return cmp.Or(cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
+	})
+	var found []cronstore.LimitEffect
+	began := time.Now()
+	for _, l := range limits[:min(len(limits), maxEffects)] {
+		if time.Since(began) > effectsTime {
+			break
+		}
+		backlog, err := store.Backlog(ctx, l)
+		if err != nil {
+			return nil, err
+		}
+		if backlog.Jobs == 0 {
+			continue
+		}
+		effect := cronstore.LimitEffect{Scope: l.Scope, Name: l.Name, Limit: l.Most, Key: l.Key, Jobs: backlog.Jobs}
+		if l.Key != "" {
+			effect.Values = backlog.Values
+		}
+		found = append(found, effect)
+	}
+	return found, nil
 }
 
 // computeRuns adds the runs to a plan.

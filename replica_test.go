@@ -44,7 +44,7 @@ func TestRepeatedRequestWaitsForSynchronousReplica(t *testing.T) {
 			return err
 		}},
 		{"resume a queue", func(ctx context.Context) error {
-			_, _, err := jobstore.New(pool).ResumeQueue(ctx, "default", "")
+			_, _, err := jobstore.New(pool).ResumeQueue(ctx, "default", jobstore.QueuePauseOrder{})
 			return err
 		}},
 		{"an idempotency key", func(ctx context.Context) error {

@@ -36,7 +36,7 @@ func (n *Node) restoreRows(ctx context.Context) error {
 	if complete, err := n.hasRows(ctx, cfg); complete || err != nil {
 		return err
 	}
-	_, own, err := cfg.ClusterSections()
+	own, err := n.rows.hashOf(cfg)
 	if err != nil {
 		return err
 	}
@@ -59,15 +59,44 @@ func (n *Node) keepQueues(ctx context.Context) error {
 	return jobstore.New(n.pool).EnsureQueues(ctx, slices.Sorted(maps.Keys(n.runner.Queues())))
 }
 
+// manyRows is the number of crons from which on a check of unchanged rows only counts them.
+const manyRows = 1000
+
+// checkedRows is what keepRows knows of the configuration that it checked last.
+type checkedRows struct {
+	cfg  *Config
+	hash string // that of cfg; empty: not known yet
+	// complete is the number of all rows of crons when those of cfg were among them; 0: never.
+	complete int64
+}
+
+func (r *checkedRows) hashOf(cfg *Config) (hash string, err error) {
+	if r.hash == "" {
+		_, r.hash, err = cfg.ClusterSections()
+	}
+	return r.hash, err
+}
+
 // hasRows reports whether every cron and limit of the configuration has a row.
 func (n *Node) hasRows(ctx context.Context, cfg *Config) (bool, error) {
-	names := make([]string, len(cfg.Crons))
-	for i, cron := range cfg.Crons {
-		names[i] = cron.Name
+	if n.rows.cfg != cfg {
+		n.rows = checkedRows{cfg: cfg}
 	}
-	missing, err := cronstore.New(n.pool).Missing(ctx, names)
-	if err != nil || len(missing) > 0 {
+	store := cronstore.New(n.pool)
+	count, err := store.CountRows(ctx)
+	if err != nil {
 		return false, err
+	}
+	if n.rows.complete != count || len(cfg.Crons) < manyRows {
+		names := make([]string, len(cfg.Crons))
+		for i, cron := range cfg.Crons {
+			names[i] = cron.Name
+		}
+		missing, err := store.Missing(ctx, names)
+		if err != nil || len(missing) > 0 {
+			return false, err
+		}
+		n.rows.complete = count
 	}
 	return jobstore.New(n.pool).LimitsInForce(ctx, limitsOf(cfg))
 }

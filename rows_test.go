@@ -1,7 +1,9 @@
 package forge
 
 import (
+	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +52,31 @@ func TestDeletedRowsOfTheConfigurationAreRestored(t *testing.T) {
 	applied(t, pool, parsed(t, localSections(pool.Config().ConnString())+cronsOf("one")))
 	if crons, limits := restored(); crons != "one" || len(limits) != 0 {
 		t.Errorf("while another configuration was in force: crons %q, limits %v", crons, limits)
+	}
+}
+
+// Of very many crons, too, deleted rows are restored.
+func TestDeletedRowsOfManyCronsAreRestored(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	names := make([]string, manyRows+1)
+	for i := range names {
+		names[i] = fmt.Sprintf("cron-%04d", i)
+	}
+	cfg := parsed(t, localSections(pool.Config().ConnString())+cronsOf(names...))
+	applied(t, pool, cfg)
+	node := &Node{pool: pool, logger: slog.New(slog.DiscardHandler)}
+	node.current.Store(cfg)
+	for _, deleted := range []int{0, 1, 2} {
+		if _, err := pool.Exec(t.Context(), `DELETE FROM forge_crons WHERE name IN (SELECT name FROM forge_crons LIMIT $1)`, deleted); err != nil {
+			t.Fatal(err)
+		}
+		if err := node.restoreRows(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Fields(configured(t, pool)); len(got) != len(names) {
+			t.Errorf("%d crons after %d were deleted", len(got), deleted)
+		}
 	}
 }
 

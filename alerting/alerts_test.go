@@ -13,6 +13,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -137,7 +138,7 @@ annotations = { summary = "{{ $labels.role }} has {{ $value }}", other = "{{ wit
 	c.want([]string{"led a firing"}, []string{
 		"hook firing firing, delivered", "chat firing firing, delivered", "hook firing resolved, pending", "chat firing resolved, pending",
 	})
-	messages, err := alerts.New(c.pool).Notifications(t.Context(), "led", 0, 10)
+	messages, err := alerts.New(c.pool).Notifications(t.Context(), []filter.Pattern{{"led"}}, 0, 10)
 	if err != nil || len(messages) != 4 || !messages[0].Facts.Ended || messages[3].Facts.Ended {
 		t.Errorf("the second message alone is about an end: %+v, %v", messages, err)
 	}
@@ -189,7 +190,7 @@ annotations = { summary = "{{ $labels.role }} has {{ $value }}" }
 	only(5, "a has 5")
 	c.see(failovers("a", 0))
 	c.want(nil, []string{"hook firing, delivered", "hook resolved, pending"})
-	told, err := alerts.New(c.pool).Notifications(t.Context(), "", 0, 1)
+	told, err := alerts.New(c.pool).Notifications(t.Context(), nil, 0, 1)
 	if err != nil || told[0].Facts.Alerts[0].Annotations["summary"] != "a has 5" {
 		t.Errorf("told %+v, %v; want the last value", told, err)
 	}

@@ -97,7 +97,7 @@ func (c *cluster) newWatch(term int64) aggregator.Watch {
 	return alerting.New().NewWatch(alerts.WatchOptions{
 		Pool: c.pool, Interval: interval, Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
 		InForce: func(ctx context.Context, unless string) (cronstore.Config, error) {
-			return cronstore.New(c.pool).ConfigInForceUnless(ctx, unless)
+			return cronstore.New(c.pool).SettingsUnless(ctx, unless)
 		},
 		DeadmanURL: func() string { return c.deadman }, Deadman: netguard.Guard{AllowPrivate: true}.Client(),
 	}, fenceOf(term))
@@ -138,7 +138,7 @@ func (c *cluster) history() []string {
 	c.t.Helper()
 	var occurrences []alerts.Occurrence // one by one
 	for before := int64(0); ; {
-		one, err := alerts.New(c.pool).History(c.t.Context(), "", before, 1)
+		one, err := alerts.New(c.pool).History(c.t.Context(), nil, before, 1)
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -162,7 +162,7 @@ func words(occurrences []alerts.Occurrence) []string {
 // occurrences, and state.
 func (c *cluster) told() []string {
 	c.t.Helper()
-	messages, err := alerts.New(c.pool).Notifications(c.t.Context(), "", 0, 100)
+	messages, err := alerts.New(c.pool).Notifications(c.t.Context(), nil, 0, 100)
 	if err != nil {
 		c.t.Fatal(err)
 	}

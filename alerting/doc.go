@@ -1,6 +1,6 @@
 // Package alerting evaluates [[alerts]] with Prometheus' engine and notifies the receivers
-// of [notify.NAME] with Alertmanager's notifiers. A program that embeds forge passes it to
-// the node; a program that does not import it compiles neither Prometheus nor Alertmanager:
+// of [notify.NAME] with Alertmanager's templates and messages. A program that embeds forge
+// passes it to the node; a program that does not import it compiles neither engine nor templates:
 //
 //	node, err := forge.New(cfg, forge.WithAlerts(alerting.New()))
 //

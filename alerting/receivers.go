@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/alertmanager/alert"
-	amnotify "github.com/prometheus/alertmanager/notify"
 	"github.com/prometheus/alertmanager/template"
 	"github.com/prometheus/common/model"
 
@@ -24,13 +24,15 @@ import (
 // sendTimeout bounds one try to reach a receiver.
 const sendTimeout = 10 * time.Second
 
-// notifier is Alertmanager's.
+// notifier sends messages to one receiver. After an error, retry says whether another attempt may
+// succeed.
 type notifier interface {
-	Notify(ctx context.Context, all ...*alert.Alert) (retry bool, err error)
+	notify(ctx context.Context, m *rendering) (retry bool, err error)
 }
 
-// receivers are the receivers of one configuration. The notifiers are Alertmanager's, so
-// that a receiver gets the same messages as from Alertmanager.
+// receivers are the receivers of one configuration. They fill in Alertmanager's templates and send
+// what Alertmanager sends. Its own notifiers are not used: they come with clients of Kafka, AWS and
+// gRPC, and wait for a silent mail server without end.
 type receivers struct {
 	configs  map[string]config.Notify
 	guard    netguard.Guard
@@ -70,9 +72,9 @@ func (r *receivers) Send(ctx context.Context, target string, m alerts.Message) e
 	if err != nil {
 		return fmt.Errorf("receiver %q: %w", name, brief(settings, err))
 	}
-	ctx, cancel := context.WithTimeout(withGroup(ctx, name, m), sendTimeout)
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	retry, err := to.Notify(ctx, alertsOf(m)...)
+	retry, err := to.notify(ctx, r.rendering(name, m))
 	switch {
 	case err == nil:
 		return nil
@@ -98,15 +100,6 @@ func (r *receivers) notifier(target string, settings config.Notify) (notifier, e
 	return made, err
 }
 
-// withGroup adds the values that Alertmanager's dispatcher would give its notifiers.
-func withGroup(ctx context.Context, receiver string, m alerts.Message) context.Context {
-	ctx = amnotify.WithReceiverName(ctx, receiver)
-	ctx = amnotify.WithGroupKey(ctx, m.Key)
-	ctx = amnotify.WithGroupLabels(ctx, model.LabelSet{model.AlertNameLabel: model.LabelValue(m.Labels[model.AlertNameLabel])})
-	ctx = amnotify.WithNow(ctx, m.At)
-	return amnotify.WithNotificationReason(ctx, amnotify.ReasonFirstNotification)
-}
-
 // onlyFiring returns the message without resolved occurrences, with Ended if none is left. The
 // message about a failed run stays as it is.
 func onlyFiring(m alerts.Message) alerts.Message {
@@ -123,6 +116,7 @@ func onlyFiring(m alerts.Message) alerts.Message {
 func alertsOf(m alerts.Message) []*alert.Alert {
 	if len(m.Occurrences) == 0 {
 		texts := map[string]string{"summary": m.Summary, "description": m.Description}
+		maps.Copy(texts, m.Annotations)
 		return []*alert.Alert{newAlert(m, m.Labels, texts, m.At, time.Time{})}
 	}
 	all := make([]*alert.Alert, len(m.Occurrences))

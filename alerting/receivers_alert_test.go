@@ -2,6 +2,7 @@ package alerting
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -65,7 +66,7 @@ func TestAlertToPagerDuty(t *testing.T) {
 	}
 }
 
-// The notifier makes an object of a detail that reads like YAML.
+// A detail that reads like YAML or JSON is a text all the same.
 func TestDetailsOfPagerDutyAreTexts(t *testing.T) {
 	t.Parallel()
 	e := serve(t, http.StatusAccepted, "{}")
@@ -77,8 +78,8 @@ func TestDetailsOfPagerDutyAreTexts(t *testing.T) {
 	}
 	payload, _ := (<-e.bodies)["payload"].(map[string]any)
 	want := map[string]any{
-		"description": "* sum(x) == 0 holds: its value is 0.",
-		"labels":      "* alertname=no_leader role=scheduler severity=critical site=east: 2 ",
+		"description": "sum(x) == 0 holds: its value is 0.",
+		"labels":      "alertname=no_leader role=scheduler severity=critical site=east: 2 ",
 	}
 	if diff := cmp.Diff(want, payload["custom_details"]); diff != "" {
 		t.Errorf("details (-want +got):\n%s", diff)
@@ -109,6 +110,36 @@ func TestAlertToSlack(t *testing.T) {
 		got := []any{body["channel"], attachment["title"], attachment["text"], attachment["color"], attachment["title_link"]}
 		if diff := cmp.Diff([]any{"#ops", step.title, step.text, step.tone, "http://127.0.0.1:8080/alerts"}, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+// Every full text ends with the owner and the runbook, once if they are the same for all
+// occurrences.
+func TestOwnersAndRunbooksInTexts(t *testing.T) {
+	t.Parallel()
+	e := serve(t, http.StatusOK, "ok")
+	run := failure
+	run.Annotations = map[string]string{"owner": "team <data>", "runbook_url": "https://wiki.example.com/?a=1&b=2"}
+	two := noLeader(time.Time{}, compactor)
+	for i, runbook := range []string{"https://wiki/1", "https://wiki/2"} {
+		annotations := maps.Clone(two.Occurrences[i].Annotations)
+		annotations["owner"], annotations["runbook_url"] = "ops", runbook
+		two.Occurrences[i].Annotations = annotations
+	}
+	for _, step := range []struct {
+		message alerts.Message
+		end     string
+	}{
+		{run, "\nOwner: team &lt;data&gt;\nRunbook: https://wiki.example.com/?a=1&amp;b=2"},
+		{two, "\nOwner: ops\nRunbook: https://wiki/1\nRunbook: https://wiki/2"},
+	} {
+		if err := sendMessage(t, "slack:#ops", config.Notify{Type: "slack", APIURL: e.URL}, step.message); err != nil {
+			t.Fatal(err)
+		}
+		<-e.got
+		if text, _ := (<-e.bodies)["attachments"].([]any)[0].(map[string]any)["text"].(string); !strings.HasSuffix(text, step.end) {
+			t.Errorf("the text %q does not end with %q", text, step.end)
 		}
 	}
 }

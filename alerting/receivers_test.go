@@ -111,7 +111,7 @@ func TestPagerDuty(t *testing.T) {
 		details, _ := payload["custom_details"].(map[string]any)
 		if got["routing_key"] != "r0utingkey" || got["event_action"] != "trigger" || len(got["dedup_key"].(string)) != 64 ||
 			got["client_url"] != failure.URL || payload["summary"] != failure.Summary || payload["severity"] != severity ||
-			payload["source"] != "forge" || payload["component"] != "reports" || details["description"] != "* "+failure.Description ||
+			payload["source"] != "forge" || payload["component"] != "reports" || details["description"] != failure.Description ||
 			!strings.Contains(details["labels"].(string), "cron=report") {
 			t.Errorf("payload: %v", got)
 		}

@@ -51,7 +51,7 @@ func TestSendResolved(t *testing.T) {
 	dispatcher := alerts.NewDispatcher(alerts.DispatcherOptions{Pool: c.pool, Sender: receivers, Schema: "public", Logger: slog.New(slog.DiscardHandler), Notifier: postgres.NewNotifier(c.pool, slog.New(slog.DiscardHandler))})
 	go func() { ended <- dispatcher.Lead(ctx, fenceOf(c.term)) }()
 	notifications := func() []alerts.Notification {
-		found, err := alerts.New(c.pool).Notifications(t.Context(), "", 0, 100)
+		found, err := alerts.New(c.pool).Notifications(t.Context(), nil, 0, 100)
 		if err != nil {
 			t.Fatal(err)
 		}

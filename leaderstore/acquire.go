@@ -28,6 +28,9 @@ SELECT FROM forge_leaders WHERE role = $1 FOR UPDATE`
 	// while the lease of that term lasts. Terms that were won by lease alone, or by a
 	// version that did not record the lock, have no lock in the history.
 	//
+	// A resignation frees the lock before it commits, so the lock may have been won by a
+	// node that could not see yet for whom the role is reserved.
+	//
 	// One statement closes the predecessor's history row, updates the leader row and
 	// inserts the new history row. The new term is higher than the terms of both tables, so
 	// neither table alone can restore an old term.
@@ -44,6 +47,8 @@ WITH old AS MATERIALIZED (
     WHERE role = $1
       AND (node_id IS NULL OR incarnation = $3 OR lease_until <= clock_timestamp() OR EXISTS (
           SELECT FROM forge_leader_history h WHERE h.role = l.role AND h.term = l.term AND h.lock_id = $10::bigint))
+      AND NOT EXISTS (
+          SELECT FROM forge_leader_requests r WHERE r.role = l.role AND r.reserved_until > clock_timestamp() AND r.target <> $2)
     FOR UPDATE
 ), closed AS (
     UPDATE forge_leader_history h
@@ -133,7 +138,9 @@ type AcquiredTerm struct {
 
 // AcquireTerm makes this session the leader of a role whose lock it holds. It returns once
 // the new term is committed. seen is the observed end of the predecessor's session; without
-// it, the history uses the last renewal. The session remains usable after ErrBusy.
+// it, the history uses the last renewal. ErrBusy means that another node was first, that
+// the role is reserved for another node, or that the last transaction of the previous term
+// has not ended. The session remains usable after it.
 func (s *Session) AcquireTerm(ctx context.Context, role string, seen SessionEnd) (AcquiredTerm, error) {
 	id := s.ids[role]
 	return acquireTerm(ctx, s.conn, s.cfg, role, seen, &id)
@@ -158,7 +165,7 @@ func acquireTerm(ctx context.Context, conn *pgx.Conn, cfg SessionConfig, role st
 		cfg.channel(), seen.Incarnation, orNull(seen.At), cfg.Metadata[role], lockID,
 	})
 	pgErr, refused := errors.AsType[*pgconn.PgError](err)
-	if refused && pgErr.Code == "55P03" || errors.Is(err, pgx.ErrNoRows) { // lock_not_available; another node was first
+	if refused && pgErr.Code == "55P03" || errors.Is(err, pgx.ErrNoRows) { // lock_not_available; another node was first, or the role is reserved
 		return AcquiredTerm{}, fmt.Errorf("acquire a term of %s: %w", role, ErrBusy)
 	}
 	if err != nil {

@@ -74,6 +74,50 @@ func TestTransferredRoleIsReservedForTarget(t *testing.T) {
 	}
 }
 
+// A resignation frees the lock before it commits. A node that wins the lock in between gives
+// it back, and the target is notified.
+func TestLockWonDuringResignationGoesToTarget(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a, b, other := c.open("a"), c.open("b"), c.open("c")
+	term := c.win(a).Fence.Term
+	if err := leaderstore.New(c.pool).Request(t.Context(), role, term, "b"); err != nil {
+		t.Fatal(err)
+	}
+	holding, err := c.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = holding.Rollback(t.Context()) }()
+	if _, err := holding.Exec(t.Context(), `SELECT FROM forge_leader_requests FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	resigned := make(chan error, 1)
+	go func() { resigned <- a.Resign(t.Context(), lock, term, "transferred") }()
+	for won := []string{}; len(won) == 0; {
+		if won, err = other.TryLocks(t.Context(), []leaderstore.Lock{lock}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := holding.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-resigned; err != nil {
+		t.Fatal(err)
+	}
+	drain(t, b)
+	if _, err := other.AcquireTerm(t.Context(), role, leaderstore.SessionEnd{}); !errors.Is(err, leaderstore.ErrBusy) {
+		t.Fatalf("another node acquired the reserved role: %v", err)
+	}
+	if err := other.Unlock(t.Context(), lock); err != nil {
+		t.Fatal(err)
+	}
+	if notified, err := b.Wait(t.Context()); err != nil || !notified {
+		t.Fatalf("the target was not notified: %v, %v", notified, err)
+	}
+	c.win(b)
+}
+
 func TestLockBackOffLastsUntilAnotherNodeHasLed(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -110,7 +110,7 @@ WHERE coalesce(r.target = $4, NOT if_asked OR left_at > 0 AND l.term > left_at)
   AND (l.node_id IS NOT NULL AND l.lease_until > clock_timestamp() AND NOT EXISTS (
            SELECT FROM forge_leader_history h WHERE h.role = l.role AND h.term = l.term AND h.lock_id = wanted.id)) IS NOT TRUE`
 
-	unlockSQL = `SELECT pg_advisory_unlock($1)`
+	unlockSQL = `SELECT pg_advisory_unlock($1), pg_notify($2, $3)`
 
 	idleTimeoutSQL = `SELECT set_config('idle_session_timeout', $1, false)`
 
@@ -147,10 +147,10 @@ WITH free AS (
     SET node_id = NULL, incarnation = NULL, backend_pid = NULL, api_url = '', metadata = '{}',
         renewed_at = clock_timestamp(), lease_until = clock_timestamp()
     WHERE role = $1 AND term = $2 AND incarnation = $3 AND (NOT $8 OR EXISTS (SELECT FROM free))
-    RETURNING role, term
+    RETURNING role, term, renewed_at
 ), closed AS (
     UPDATE forge_leader_history h
-    SET ended_at = clock_timestamp(), end_reason = $4
+    SET ended_at = v.renewed_at, end_reason = $4
     FROM vacated v
     WHERE h.role = v.role AND h.term = v.term AND h.ended_at IS NULL
 ), lost AS (
@@ -309,9 +309,10 @@ func (s *Session) checkDistinct() error {
 	return nil
 }
 
-// Unlock releases a lock for which no term was acquired.
+// Unlock releases a lock for which no term was acquired, and notifies the nodes that may have
+// tried it meanwhile: one of them may be the target of a transfer.
 func (s *Session) Unlock(ctx context.Context, lock Lock) error {
-	if _, err := s.conn.Exec(ctx, unlockSQL, lock.At(s.offset).ID); err != nil {
+	if _, err := s.conn.Exec(ctx, unlockSQL, lock.At(s.offset).ID, s.cfg.channel(), lock.Role); err != nil {
 		return fmt.Errorf("unlock %s: %w", lock.Role, err)
 	}
 	return nil

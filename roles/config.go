@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/tracing"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
 )
@@ -90,7 +91,9 @@ type Options struct {
 	// It must neither block nor call the Elections.
 	OnTerm  func(TermChange)
 	Metrics *metrics.Metrics
-	Logger  *slog.Logger
+	// Tracer creates a span for each election that the node wins; nil means none.
+	Tracer *tracing.Tracer
+	Logger *slog.Logger
 }
 
 // Session is the node's only election session: it locks roles, and acquires, renews and

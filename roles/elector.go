@@ -283,6 +283,7 @@ func (e *elector) lead(ctx context.Context, acquired leaderstore.AcquiredTerm, s
 	e.trust(sent)
 	e.countElection("won")
 	e.observeGap(acquired)
+	e.opts.Tracer.Elected(string(e.Role), e.opts.NodeID, t.fence.Term, sent, acquired.Gap)
 	logger := e.logger.With("term", t.fence.Term)
 	if acquired.Gap >= 0 {
 		logger = logger.With("gap", acquired.Gap)

@@ -1,9 +1,13 @@
 // Package activity reads the event log and the audit log as one stream: what has happened in
 // the cluster, who did it, and which requests were refused.
 //
-// Rows are ordered by their time. A page is read through an index of the event log if the
+// Rows are ordered by their time, the newest or the oldest first. A page is read through an index of the event log if the
 // filter names a type, node, role or cron. Other terms are checked row by row, for a limited
 // time: a page may then hold fewer entries than the limit although others follow.
+//
+// Most actions are in both logs. The stream has the event alone, which says who did it. An action
+// on many jobs or crons writes many events: the stream has the first one, which says how many
+// matched, unless the filter names a cron or a text, which the others may have.
 package activity
 
 import (
@@ -11,6 +15,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,9 +78,9 @@ func (e *Entry) place() Place { return Place{e.At, e.Log, e.ID} }
 // IsZero reports whether no entry is newer.
 func (p Place) IsZero() bool { return p.at.IsZero() }
 
-// compare orders places from the newest to the oldest.
+// compare orders places from the oldest to the newest.
 func (p Place) compare(other Place) int {
-	return cmp.Or(other.at.Compare(p.at), strings.Compare(other.log, p.log), cmp.Compare(other.id, p.id))
+	return cmp.Or(p.at.Compare(other.at), strings.Compare(p.log, other.log), cmp.Compare(p.id, other.id))
 }
 
 // String returns the place in the form that ParsePlace reads; empty for the zero Place.
@@ -111,6 +116,8 @@ type Query struct {
 	Where *filter.Filter
 	// NoAudit leaves out the audit log.
 	NoAudit bool
+	// Oldest begins with the oldest entries rather than the newest.
+	Oldest bool
 	// Before is where the page starts.
 	Before Place
 	Limit  int
@@ -119,11 +126,30 @@ type Query struct {
 	after time.Time
 }
 
-// Page is a part of the stream, newest first.
+// The orders of the stream, the usual one first.
+const (
+	Newest = "newest"
+	Oldest = "oldest"
+)
+
+// Orders are the orders of the stream.
+var Orders = []string{Newest, Oldest}
+
+// compare orders places as the query orders entries.
+func (q Query) compare(a, b Place) int {
+	if q.Oldest {
+		return a.compare(b)
+	}
+	return b.compare(a)
+}
+
+// Page is a part of the stream in the order of its query.
 type Page struct {
 	Entries []Entry
 	// Next is where the next page starts; zero: this is the last one.
 	Next Place
+	// Partial reports that the search ended early, because it took too long.
+	Partial bool
 }
 
 // Store reads both logs of a database.
@@ -131,6 +157,10 @@ type Store struct{ db postgres.DB }
 
 // New returns the store of a database.
 func New(db postgres.DB) *Store { return &Store{db} }
+
+// readAhead is how many entries Find reads beyond the page, so that a page does not begin with the
+// action whose event ended the page before.
+const readAhead = 10
 
 // Find returns a page of the entries that match a query.
 func (s *Store) Find(ctx context.Context, q Query) (Page, error) {
@@ -146,23 +176,56 @@ func (s *Store) Find(ctx context.Context, q Query) (Page, error) {
 	var end Place
 	began := time.Now()
 	for _, from := range sources {
-		found, next, err := s.search(ctx, from, q.Limit, began)
+		found, next, err := s.search(ctx, from, q.Limit+readAhead, began)
 		if err != nil {
 			return Page{}, err
 		}
 		page.Entries = append(page.Entries, found...)
-		if !next.IsZero() && (end.IsZero() || next.compare(end) < 0) {
+		if !next.IsZero() && (end.IsZero() || q.compare(next, end) < 0) {
 			end = next
 		}
 	}
-	slices.SortFunc(page.Entries, func(a, b Entry) int { return a.place().compare(b.place()) })
+	slices.SortFunc(page.Entries, func(a, b Entry) int { return q.compare(a.place(), b.place()) })
 	if !end.IsZero() {
-		page.Entries = slices.DeleteFunc(page.Entries, func(e Entry) bool { return e.place().compare(end) > 0 })
+		page.Entries = slices.DeleteFunc(page.Entries, func(e Entry) bool { return q.compare(e.place(), end) > 0 })
 	}
-	page.Next = end
-	if len(page.Entries) > q.Limit {
-		page.Entries = page.Entries[:q.Limit]
-		page.Next = page.Entries[q.Limit-1].place()
+	page.Next, page.Partial = end, !end.IsZero() && len(page.Entries) < q.Limit
+	var next Place
+	if page.Entries, next = q.cut(page.Entries); !next.IsZero() {
+		page.Next = next
 	}
 	return page, nil
+}
+
+// oldestFirst iterates over entries in the order of the query.
+func (q Query) oldestFirst(entries []Entry) iter.Seq[*Entry] {
+	return func(yield func(*Entry) bool) {
+		for i := range entries {
+			if !q.Oldest {
+				i = len(entries) - 1 - i
+			}
+			if !yield(&entries[i]) {
+				return
+			}
+		}
+	}
+}
+
+// cut returns the entries of a page, at most the limit and without the twins of events. next is
+// where the next page starts; zero if all entries are on this one.
+func (q Query) cut(entries []Entry) (shown []Entry, next Place) {
+	twins := twinsIn(q.oldestFirst(entries))
+	for i := range entries {
+		e := &entries[i]
+		isTwin := e.Log == Audit && twins[e.ID]
+		switch {
+		case len(shown) == q.Limit && isTwin:
+			next = e.place() // its event is on this page
+		case len(shown) == q.Limit:
+			return shown, next
+		case !isTwin:
+			shown, next = append(shown, *e), e.place()
+		}
+	}
+	return shown, Place{}
 }

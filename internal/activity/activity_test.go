@@ -165,10 +165,14 @@ func TestPagesHoldEachEntryOnce(t *testing.T) {
 	run(t, pool, `INSERT INTO forge_audit (at, actor, source, action, object, outcome) SELECT now() - i / 10 * interval '1 s', 'ada', 'here', 'x' || i % 3, '', 'done' FROM generate_series(1, 50) i`)
 	for _, text := range []string{"", "type:x1", "type:x*", "text:x", "log:audit"} {
 		all := find(t, pool, activity.Query{Where: where(t, text), Limit: 1000})
-		for _, limit := range []int{1, 7, 50} {
+		for i, limit := range []int{1, 7, 50, 1, 7, 50} {
+			oldest := i >= 3
+			if i == 3 {
+				slices.Reverse(all)
+			}
 			var paged []string
 			for before := (activity.Place{}); ; {
-				page, err := activity.New(pool).Find(t.Context(), activity.Query{Where: where(t, text), Before: before, Limit: limit})
+				page, err := activity.New(pool).Find(t.Context(), activity.Query{Where: where(t, text), Oldest: oldest, Before: before, Limit: limit})
 				if err != nil {
 					t.Fatal(err)
 				}

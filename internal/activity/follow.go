@@ -23,8 +23,10 @@ const (
 
 // Follow calls emit with the newest entries that match a query, at most its limit, and then
 // with each new one, oldest first, until ctx ends. There may be none. An entry whose outcome
-// has changed is emitted again.
+// has changed is emitted again. An action that writes an event waits until it has ended, and is
+// left out if its event was found.
 func (s *Store) Follow(ctx context.Context, q Query, emit func([]Entry) error) error {
+	q.Oldest = false
 	now, err := postgres.Now(ctx, s.db)
 	if err != nil {
 		return err
@@ -33,7 +35,7 @@ func (s *Store) Follow(ctx context.Context, q Query, emit func([]Entry) error) e
 	if err != nil {
 		return err
 	}
-	f := follower{seen: map[Place]Entry{}, newest: now.Add(-followSpan), since: page.Next}
+	f := follower{seen: map[Place]Entry{}, held: map[Place]time.Time{}, newest: now.Add(-followSpan), since: page.Next}
 	if q.Limit < 1 {
 		f.since = Place{at: now}
 	}
@@ -74,7 +76,9 @@ func (s *Store) all(ctx context.Context, q Query) (all []Entry, err error) {
 
 // follower remembers the newest entries that were emitted.
 type follower struct {
-	seen   map[Place]Entry
+	seen map[Place]Entry
+	// held is when entries were first found that wait for their outcomes.
+	held   map[Place]time.Time
 	newest time.Time
 	// since is the place before which older entries were not requested.
 	since Place
@@ -82,18 +86,37 @@ type follower struct {
 
 // news returns the entries that were not emitted yet or have changed since, oldest first.
 func (f *follower) news(newestFirst []Entry) (news []Entry) {
+	twins := twinsIn(Query{}.oldestFirst(newestFirst))
 	for _, e := range slices.Backward(newestFirst) {
 		place := e.place()
 		known, seen := f.seen[place]
-		if seen && known.Outcome == e.Outcome || !seen && !f.since.IsZero() && place.compare(f.since) > 0 {
+		switch {
+		case seen && known.Outcome == e.Outcome, !seen && !f.since.IsZero() && place.compare(f.since) < 0:
+			continue
+		case !seen && (e.Log == Audit && twins[e.ID] || f.hold(&e)):
 			continue
 		}
 		f.seen[place] = e
 		f.newest = later(f.newest, e.At)
 		news = append(news, e)
 	}
-	maps.DeleteFunc(f.seen, func(p Place, _ Entry) bool { return p.at.Before(f.newest.Add(-followSpan)) })
+	old := f.newest.Add(-followSpan)
+	maps.DeleteFunc(f.seen, func(p Place, _ Entry) bool { return p.at.Before(old) })
+	maps.DeleteFunc(f.held, func(p Place, _ time.Time) bool { return p.at.Before(old) })
 	return news
+}
+
+// hold reports whether an action has to wait for its outcome, but not for long.
+func (f *follower) hold(e *Entry) bool {
+	if !e.awaitsEvent() {
+		return false
+	}
+	since, known := f.held[e.place()]
+	if !known {
+		since = time.Now()
+		f.held[e.place()] = since
+	}
+	return time.Since(since) < longestAction
 }
 
 func later(a, b time.Time) time.Time {

@@ -86,8 +86,10 @@ func TestPagesReadFewRows(t *testing.T) {
 			t.Fatal(err)
 		}
 		recorded.statements = nil
-		if _, err := New(pool).Find(t.Context(), Query{Where: where, Limit: 50}); err != nil {
-			t.Fatal(err)
+		for _, oldest := range []bool{false, true} {
+			if _, err := New(pool).Find(t.Context(), Query{Where: where, Oldest: oldest, Limit: 50}); err != nil {
+				t.Fatal(err)
+			}
 		}
 		for _, s := range recorded.statements {
 			if read := explain(t, pool, s); read > most {
@@ -116,7 +118,7 @@ func TestSearchGoesOn(t *testing.T) {
 		if page.Next.IsZero() {
 			break
 		}
-		if q.Before.compare(page.Next) >= 0 && !q.Before.IsZero() {
+		if q.compare(q.Before, page.Next) >= 0 && !q.Before.IsZero() {
 			t.Fatalf("the page after %s ends at %s", q.Before, page.Next)
 		}
 		q.Before = page.Next

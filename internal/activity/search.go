@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
@@ -132,7 +133,7 @@ func (s *Store) sources(ctx context.Context, q Query) (all []source, err error) 
 
 // eventSources returns the parts of the event log that have to be read.
 func (s *Store) eventSources(ctx context.Context, q Query) ([]source, error) {
-	from := source{log: Events, window: q.window()}
+	from := source{log: Events, window: q.window(), folds: len(q.Where.Of("cron"))+len(q.Where.Of("text")) == 0}
 	for _, index := range indexed {
 		terms := q.Where.Of(index.key)
 		if index.key == "type" {
@@ -207,16 +208,16 @@ func (s *Store) types(ctx context.Context, log string, terms []filter.Term) ([]s
 	}), err
 }
 
-// search returns the newest rows of a source that match, and where to go on; zero: nowhere.
+// search returns the first rows of a source that match, and where to go on; zero: nowhere. Windows
+// that may hold few others begin small.
 func (s *Store) search(ctx context.Context, from source, limit int, began time.Time) (found []Entry, next Place, err error) {
+	size := searchWindow
+	if len(from.others) == 0 {
+		size = min(limit, searchWindow)
+	}
 	for ; ; from.before = next {
 		var rows []Entry
-		if len(from.others) == 0 {
-			rows, err = s.read(ctx, from, limit)
-		} else {
-			rows, next, err = s.readWindow(ctx, from, limit-len(found))
-		}
-		if err != nil {
+		if rows, next, err = s.readWindow(ctx, from, size, limit-len(found)); err != nil {
 			return nil, next, err
 		}
 		found = append(found, rows...)
@@ -226,27 +227,13 @@ func (s *Store) search(ctx context.Context, from source, limit int, began time.T
 		case next.IsZero() || time.Since(began) > searchTime:
 			return found, next, nil
 		}
+		size = min(4*size, searchWindow)
 	}
 }
 
 // withMode returns the arguments of a statement that differs with each filter, so that it is not
 // prepared.
 func withMode(args []any) []any { return append([]any{pgx.QueryExecModeExec}, args...) }
-
-const readSQL = `
-SELECT %[1]s
-%[2]s
-WHERE %[3]s
-%[4]s
-LIMIT %[5]d`
-
-// read returns at most limit rows of a source without other conditions.
-func (s *Store) read(ctx context.Context, from source, limit int) ([]Entry, error) {
-	var args []any
-	log := logs[from.log]
-	sql := fmt.Sprintf(readSQL, log.columns, log.from, from.where(&args), from.order(), limit)
-	return postgres.Select(ctx, s.db, "search the activity", pgx.RowToStructByPos[Entry], sql, withMode(args)...)
-}
 
 // examined is a row that matches, or the last row of a window.
 type examined struct {
@@ -257,17 +244,21 @@ type examined struct {
 
 // windowSQL returns the rows of a window that match, and the last row of a full window.
 const windowSQL = `
-WITH examined AS MATERIALIZED (SELECT * %[2]s WHERE %[3]s %[4]s LIMIT %[5]d)
-(SELECT %[1]s, false FROM examined WHERE %[6]s ORDER BY at DESC, id DESC LIMIT %[7]d)
+WITH examined AS MATERIALIZED (SELECT * %[2]s WHERE %[3]s %[4]s LIMIT %[6]d)
+(SELECT %[1]s, false FROM examined WHERE %[7]s %[5]s LIMIT %[8]d)
 UNION ALL
-(SELECT %[1]s, true FROM examined OFFSET %[5]d - 1)`
+(SELECT %[1]s, true FROM examined OFFSET %[6]d - 1)`
 
-// readWindow returns at most limit rows of a window, and the last row of the window; zero if
-// the log ends before.
-func (s *Store) readWindow(ctx context.Context, from source, limit int) (found []Entry, end Place, err error) {
+// readWindow returns at most limit rows of a window of a size, and the last row of the window; zero
+// if the log ends before.
+func (s *Store) readWindow(ctx context.Context, from source, size, limit int) (found []Entry, end Place, err error) {
 	var args []any
-	log := logs[from.log]
-	sql := fmt.Sprintf(windowSQL, log.columns, log.from, from.where(&args), from.order(), searchWindow, from.others.write(&args), limit)
+	log, byTime := logs[from.log], source{window: from.window}
+	bounds, others := from.where(&args), from.others
+	if from.folds {
+		others = slices.Concat(others, conditions{{{sql: "NOT data ? '" + eventstore.PartKey + "'"}}})
+	}
+	sql := fmt.Sprintf(windowSQL, log.columns, log.from, bounds, from.order(), byTime.order(), size, others.write(&args), limit)
 	rows, err := postgres.Select(ctx, s.db, "search the activity", pgx.RowToStructByPos[examined], sql, withMode(args)...)
 	for _, row := range rows {
 		if row.Last {

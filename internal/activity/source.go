@@ -17,17 +17,20 @@ type source struct {
 	// always are the conditions of a partial index, others those that are checked row by
 	// row.
 	always, others conditions
+	// folds leaves out the further events of actions that write many.
+	folds bool
 }
 
 // window bounds the rows that are read. before is the last row of the previous window.
 type window struct {
 	since, until []condition
 	before       Place
+	oldest       bool
 }
 
 // window returns the bounds of a query.
 func (q Query) window() window {
-	w := window{before: q.Before}
+	w := window{before: q.Before, oldest: q.Oldest}
 	instants := func(key string) (all []condition) {
 		for _, t := range q.Where.Of(key) {
 			if t.At.IsZero() {
@@ -50,22 +53,23 @@ func (q Query) window() window {
 // use an index on the time alone, and read any number of other rows.
 func (c source) where(args *[]any) string {
 	all := []string{c.always.write(args)}
-	switch {
-	case !c.before.IsZero():
-		all = append(all, c.beforePlace(args))
-	case len(c.until) > 0:
-		all = append(all, c.compare("<=", least("least", c.until, args), args))
-	case c.column != "":
-		all = append(all, c.comparison("<=", args))
-	}
-	switch {
-	case len(c.since) > 0:
-		all = append(all, c.compare(">=", least("greatest", c.since, args), args))
-	case c.column != "":
-		all = append(all, c.comparison(">=", args))
-	}
-	if len(c.until) > 0 {
-		all = append(all, "at <= "+least("least", c.until, args))
+	for _, bound := range []struct {
+		operator, function string
+		instants           []condition
+		// begins reports that the rows are read from this bound on.
+		begins bool
+	}{{"<=", "least", c.until, !c.oldest}, {">=", "greatest", c.since, c.oldest}} {
+		switch {
+		case bound.begins && !c.before.IsZero():
+			all = append(all, c.fromPlace(bound.operator[:1], args))
+			if len(bound.instants) > 0 {
+				all = append(all, "at "+bound.operator+" "+least(bound.function, bound.instants, args))
+			}
+		case len(bound.instants) > 0:
+			all = append(all, c.compare(bound.operator, least(bound.function, bound.instants, args), args))
+		case c.column != "":
+			all = append(all, c.comparison(bound.operator, args))
+		}
 	}
 	return strings.Join(all, "\n  AND ")
 }
@@ -92,26 +96,31 @@ func (c source) compare(operator, instant string, args *[]any) string {
 	return condition{fmt.Sprintf("(%s, at) %s ($$::text, %s)", c.column, operator, instant), c.value}.write(args)
 }
 
-// beforePlace returns a comparison with the place before, which may be one of another log.
-func (c source) beforePlace(args *[]any) string {
+// fromPlace returns a comparison with the place before, which may be one of another log.
+func (c source) fromPlace(operator string, args *[]any) string {
 	id := c.before.id
 	switch strings.Compare(c.log, c.before.log) {
-	case -1: // of entries of one instant, those of this log come later
+	case -1: // entries of one instant are ordered by their logs
 		id = math.MaxInt64
 	case 1:
 		id = math.MinInt64
 	}
 	at := condition{"$$::timestamptz", c.before.at}.write(args)
 	if c.column == "" {
-		return fmt.Sprintf("(at, id) < (%s, %d)", at, id)
+		return fmt.Sprintf("(at, id) %s (%s, %d)", operator, at, id)
 	}
-	return condition{fmt.Sprintf("(%s, at, id) < ($$::text, %s, %d)", c.column, at, id), c.value}.write(args)
+	return condition{fmt.Sprintf("(%s, at, id) %s ($$::text, %s, %d)", c.column, operator, at, id), c.value}.write(args)
 }
 
-// order returns the order of the index, from the newest row on.
+// order returns the order of the index.
 func (c source) order() string {
-	if c.column == "" {
-		return "ORDER BY at DESC, id DESC"
+	columns := []string{"at", "id"}
+	if c.column != "" {
+		columns = append([]string{c.column}, columns...)
 	}
-	return "ORDER BY " + c.column + " DESC, at DESC, id DESC"
+	direction := " DESC"
+	if c.oldest {
+		direction = ""
+	}
+	return "ORDER BY " + strings.Join(columns, direction+", ") + direction
 }

@@ -18,9 +18,9 @@ import (
 const (
 	// Other is the key of the attempts of all keys that a breakdown does not name.
 	Other = metrics.OtherCrons
-	// keptKeys is the number of keys of a dimension that a window keeps; the attempts of the
+	// KeptKeys is the number of keys of a dimension that a window keeps; the attempts of the
 	// others are those of Other.
-	keptKeys = 50
+	KeptKeys = 50
 )
 
 // failures are the outcomes of attempts that failed. A result that was refused is not an
@@ -64,7 +64,7 @@ func insertSharesSQL(source string) string {
 	return `
 INSERT INTO forge_metrics_shares (step, dimension, at, key, attempts, failures, wait, took)
 SELECT $1, dimension, $2, key, attempts, failures, CASE WHEN wait <> none THEN wait END, CASE WHEN took <> none THEN took END
-FROM (` + foldSQL(source, strconv.Itoa(keptKeys)) + `) AS folded, (SELECT array_fill(0::bigint, ARRAY[` + strconv.Itoa(metrics.BucketCount) + `])) AS empty (none)
+FROM (` + foldSQL(source, strconv.Itoa(KeptKeys)) + `) AS folded, (SELECT array_fill(0::bigint, ARRAY[` + strconv.Itoa(metrics.BucketCount) + `])) AS empty (none)
 ON CONFLICT (step, dimension, at, key) DO UPDATE
 SET attempts = excluded.attempts, failures = excluded.failures, wait = excluded.wait, took = excluded.took`
 }
@@ -85,9 +85,9 @@ ORDER BY kept = '` + Other + `', attempts DESC, kept`
 
 	sharePointsSQL = `
 SELECT point, coalesce(shown, '` + Other + `') AS shown, sum(attempts)::bigint, sum(failures)::bigint,
-       ARRAY[` + eachBucket("coalesce(sum(wait[%d]), 0)") + `]::bigint[], ARRAY[` + eachBucket("coalesce(sum(took[%d]), 0)") + `]::bigint[]
+       ARRAY[` + eachBucket("coalesce(sum(wait[%d]), 0)") + `]::bigint[], ARRAY[` + eachBucket("coalesce(sum(took[%d]), 0)") + `]::bigint[], bool_or(folded)
 FROM (
-    SELECT date_bin($5, at, $3) AS point, CASE WHEN key = ANY ($6) THEN key END AS shown, attempts, failures,
+    SELECT date_bin($5, at, $3) AS point, CASE WHEN key = ANY ($6) THEN key END AS shown, key = '` + Other + `' AS folded, attempts, failures,
            CASE WHEN key = ANY ($6) THEN wait END AS wait, CASE WHEN key = ANY ($6) THEN took END AS took
     FROM forge_metrics_shares
     WHERE step = $1 AND dimension = $2 AND at >= $3 AND at < $4) AS windows
@@ -181,6 +181,10 @@ type Share struct {
 type SharePoint struct {
 	At time.Time
 	Share
+
+	// Folded reports that Other has attempts of keys that a window did not keep. A key without a
+	// share at this point may be one of them.
+	Folded bool
 }
 
 // ShareQuery selects windows that begin between From (inclusive) and To (exclusive).
@@ -207,7 +211,7 @@ func (s *Store) Shares(ctx context.Context, q ShareQuery, keys int) ([]Share, er
 func (s *Store) SharePoints(ctx context.Context, q ShareQuery, point time.Duration, keys []string) ([]SharePoint, error) {
 	return postgres.Select(ctx, s.db, "divide attempts by "+q.Dimension, func(row pgx.CollectableRow) (p SharePoint, err error) {
 		var wait, took []int64
-		err = row.Scan(&p.At, &p.Key, &p.Attempts, &p.Failures, &wait, &took)
+		err = row.Scan(&p.At, &p.Key, &p.Attempts, &p.Failures, &wait, &took, &p.Folded)
 		p.Wait, p.Took = metrics.FromCounts(wait), metrics.FromCounts(took)
 		return p, err
 	}, sharePointsSQL, q.Step.seconds(), q.Dimension, q.From, q.To, point, keys)

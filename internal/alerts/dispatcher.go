@@ -35,8 +35,11 @@ const (
 	maxError = 1000
 )
 
-// DispatcherOptions are the settings of a Dispatcher. PageURL and Notifier are optional, all
-// others required.
+// Contact says who owns a cron, and where to read what to do about it.
+type Contact struct{ Cron, Owner, Runbook string }
+
+// DispatcherOptions are the settings of a Dispatcher. PageURL, Contacts and Notifier are optional,
+// all others required.
 type DispatcherOptions struct {
 	Pool   *pgxpool.Pool
 	Sender Sender
@@ -44,7 +47,9 @@ type DispatcherOptions struct {
 	Schema string
 	// PageURL returns the address of the page about a notification.
 	PageURL func(n Notification) string
-	Logger  *slog.Logger
+	// Contacts returns the owners and runbooks of crons that have them.
+	Contacts func(ctx context.Context, crons []string) ([]Contact, error)
+	Logger   *slog.Logger
 	// Notifier receives the database's notifications.
 	Notifier *postgres.Notifier
 }
@@ -124,16 +129,42 @@ func (r *termDispatcher) run(ctx context.Context) (time.Duration, error) {
 // next leader tries again once the claim expires.
 func (r *termDispatcher) deliver(ctx context.Context, claimed []Notification) error {
 	watchdog.Extend(ctx, claimTimeout)
+	contacts := r.contacts(ctx, claimed)
 	failures := make([]error, len(claimed))
 	var sending sync.WaitGroup
 	for i, n := range claimed {
-		sending.Go(func() { failures[i] = r.options.Sender.Send(ctx, n.Target, r.message(n)) })
+		sending.Go(func() { failures[i] = r.options.Sender.Send(ctx, n.Target, annotate(r.message(n), contacts)) })
 	}
 	sending.Wait()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return r.saveResults(ctx, claimed, failures)
+}
+
+// contacts returns the annotations of the crons that notifications are about. Without them, the
+// notifications are sent nevertheless.
+func (r *termDispatcher) contacts(ctx context.Context, claimed []Notification) map[string]map[string]string {
+	names := cronsOf(claimed)
+	if r.options.Contacts == nil || len(names) == 0 {
+		return nil
+	}
+	contacts, err := r.options.Contacts(ctx, names)
+	if err != nil {
+		r.logger.WarnContext(ctx, "notifications have no owners and runbooks", "error", err)
+	}
+	found := make(map[string]map[string]string, len(contacts))
+	for _, c := range contacts {
+		about := map[string]string{}
+		if c.Owner != "" {
+			about[ownerAnnotation] = c.Owner
+		}
+		if c.Runbook != "" {
+			about[runbookAnnotation] = c.Runbook
+		}
+		found[c.Cron] = about
+	}
+	return found
 }
 
 func (r *termDispatcher) message(n Notification) Message {

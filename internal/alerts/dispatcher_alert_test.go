@@ -8,7 +8,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/filter"
 )
+
+// onlyA matches the alert a.
+var onlyA = []filter.Pattern{{"a"}}
 
 func (db *database) enqueueAlert(alert string, firing bool, targets ...string) {
 	db.t.Helper()
@@ -64,17 +69,17 @@ func TestAlertMessagesAreSentInOrder(t *testing.T) {
 	db.enqueueAlert("a", false, "one")
 	stop := db.lead(db.makeLeader(1), g)
 	db.wait("the first is on its way", func() bool { return len(g.seen()) > 0 })
-	sent, err := New(db).Notifications(t.Context(), "a", 0, 10)
+	sent, err := New(db).Notifications(t.Context(), onlyA, 0, 10)
 	if err != nil || len(sent) != 2 || sent[0].Attempts != 0 || sent[1].Attempts != 1 {
 		t.Errorf("the second is sent beside the first: %+v, %v", sent, err)
 	}
-	if next, err := New(db).Notifications(t.Context(), "a", sent[0].ID, 10); err != nil || len(next) != 1 || next[0].ID != sent[1].ID {
+	if next, err := New(db).Notifications(t.Context(), onlyA, sent[0].ID, 10); err != nil || len(next) != 1 || next[0].ID != sent[1].ID {
 		t.Errorf("what follows the first: %+v, %v", next, err)
 	}
 	close(g.open)
 	db.wait("both are told", func() bool { return len(g.seen()) == 2 })
 	db.wait("both are settled", func() bool {
-		sent, err := New(db).Notifications(t.Context(), "a", 0, 10)
+		sent, err := New(db).Notifications(t.Context(), onlyA, 0, 10)
 		return err == nil && len(sent) == 2 && sent[0].State == NotificationDelivered && sent[1].State == NotificationDelivered
 	})
 	if err := stop(); err != nil {
@@ -97,7 +102,7 @@ func TestEndedAfterSuperseded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	told, err := New(db).Notifications(t.Context(), "a", 0, 10)
+	told, err := New(db).Notifications(t.Context(), onlyA, 0, 10)
 	if err != nil || len(told) != 4 {
 		t.Fatalf("%+v, %v", told, err)
 	}

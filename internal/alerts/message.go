@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,6 +39,8 @@ type Message struct {
 	Labels map[string]string
 	// Summary is one line, Description the full text.
 	Summary, Description string
+	// Annotations are further texts about a failed run.
+	Annotations map[string]string
 	// URL is the page about the subject.
 	URL string
 	// Occurrences are the occurrences of an alert, with labels and annotations of their own.
@@ -101,6 +105,45 @@ func describe(n Notification) Message {
 	m.Summary = "Cron " + n.Cron + " failed"
 	m.Description = fmt.Sprintf("The run of the tick %s of %s has failed for good: %s of job %d came to %q.",
 		tick, n.Cron, attempts, n.Facts.JobID, sanitize(n.Facts.Error))
+	return m
+}
+
+// Annotations of messages about a cron, named as those of alert rules usually are.
+const (
+	ownerAnnotation   = "owner"
+	runbookAnnotation = "runbook_url"
+)
+
+// cronsOf returns the crons that notifications are about.
+func cronsOf(notifications []Notification) []string {
+	var names []string
+	for _, n := range notifications {
+		if n.Cron != "" {
+			names = append(names, n.Cron)
+		}
+		for _, occurrence := range n.Facts.Alerts {
+			if cron := occurrence.Labels["cron"]; cron != "" {
+				names = append(names, cron)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// annotate adds the owners and runbooks of the crons that a message is about. Annotations of an
+// alert's own stay.
+func annotate(m Message, contacts map[string]map[string]string) Message {
+	m.Annotations = contacts[m.Labels["cron"]]
+	m.Occurrences = slices.Clone(m.Occurrences)
+	for i, occurrence := range m.Occurrences {
+		annotations := maps.Clone(contacts[occurrence.Labels["cron"]])
+		if annotations == nil {
+			continue
+		}
+		maps.Copy(annotations, occurrence.Annotations)
+		m.Occurrences[i].Annotations = annotations
+	}
 	return m
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
@@ -37,7 +38,7 @@ ORDER BY n.tick, n.id`
 const ofAlertsSQL = `
 SELECT ` + notificationColumns + `
 FROM forge_notifications AS n
-WHERE n.alert IS NOT NULL AND ($1 = '' OR n.alert = $1) AND ($3::bigint = 0 OR n.id < $3)
+WHERE n.alert IS NOT NULL AND ($1::text[] IS NULL OR n.alert LIKE ANY ($1)) AND ($3::bigint = 0 OR n.id < $3)
 ORDER BY n.id DESC
 LIMIT $2`
 
@@ -133,10 +134,10 @@ func (s *Store) OfTicks(ctx context.Context, cron string, ticks []time.Time) ([]
 	return s.notifications(ctx, "read notifications of "+cron, ofTicksSQL, cron, ticks)
 }
 
-// Notifications returns at most limit messages about an alert or, when its name is empty,
-// about all, newest first.
-func (s *Store) Notifications(ctx context.Context, alert string, before int64, limit int) ([]Notification, error) {
-	return s.notifications(ctx, "read notifications of alerts", ofAlertsSQL, alert, limit, before)
+// Notifications returns at most limit messages about the alerts whose names one of the patterns
+// matches or, without patterns, about all, newest first.
+func (s *Store) Notifications(ctx context.Context, names []filter.Pattern, before int64, limit int) ([]Notification, error) {
+	return s.notifications(ctx, "read notifications of alerts", ofAlertsSQL, likes(names), limit, before)
 }
 
 // EnqueueAlert enqueues, in a transaction of the leader, messages to targets about an

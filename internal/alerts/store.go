@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
+	"github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
@@ -38,7 +39,7 @@ SELECT ` + occurrenceColumns + ` FROM forge_alerts WHERE state <> 'resolved' ORD
 const historySQL = `
 SELECT ` + occurrenceColumns + `
 FROM forge_alerts
-WHERE state = 'resolved' AND ($1 = '' OR alert = $1)
+WHERE state = 'resolved' AND ($1::text[] IS NULL OR alert LIKE ANY ($1))
   AND ($3::bigint = 0 OR (resolved_at, id) < (SELECT resolved_at, id FROM forge_alerts WHERE id = $3))
 ORDER BY resolved_at DESC, id DESC
 LIMIT $2`
@@ -104,11 +105,19 @@ func (s *Store) Open(ctx context.Context) ([]Occurrence, error) {
 	return s.occurrences(ctx, openSQL)
 }
 
-// History returns at most limit past occurrences, of one alert or, when its name is empty,
-// of all, newest first: those after the one with the id before, or from the newest when
-// it is 0.
-func (s *Store) History(ctx context.Context, alert string, before int64, limit int) ([]Occurrence, error) {
-	return s.occurrences(ctx, historySQL, alert, limit, before)
+// History returns at most limit past occurrences, of the alerts whose names one of the patterns
+// matches or, without patterns, of all, newest first: those after the one with the id before, or
+// from the newest when it is 0.
+func (s *Store) History(ctx context.Context, names []filter.Pattern, before int64, limit int) ([]Occurrence, error) {
+	return s.occurrences(ctx, historySQL, likes(names), limit, before)
+}
+
+// likes returns patterns for LIKE; nil for none.
+func likes(patterns []filter.Pattern) (all []string) {
+	for _, p := range patterns {
+		all = append(all, p.Like())
+	}
+	return all
 }
 
 func (s *Store) occurrences(ctx context.Context, sql string, args ...any) ([]Occurrence, error) {

@@ -198,6 +198,7 @@ func sweeps(keep Retention) []sweep {
 		{"packed_logs", keep.Logs, of(jobstore.New, (*jobstore.Store).PrunePacks)},
 		{"own_logs", overAlready, of(jobstore.New, (*jobstore.Store).PruneOwnLogs)},
 		{"own_packed_logs", overAlready, of(jobstore.New, (*jobstore.Store).PruneOwnPacks)},
+		{"throttles", overAlready, of(jobstore.New, (*jobstore.Store).PruneThrottles)},
 		{"events", keep.Events, of(eventstore.New, (*eventstore.Store).Prune)},
 		{"notifications", keep.Events, of(alerts.New, (*alerts.Store).PruneNotifications)},
 		{"alerts", keep.Events, of(alerts.New, (*alerts.Store).Prune)},

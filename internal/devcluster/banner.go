@@ -128,6 +128,10 @@ func (c *cluster) banner(leaders []Leader) string {
 	_ = table.Flush()
 	fmt.Fprintf(&text, "\n  fail over   kill -9 %d   (%s; it is started again)\n", c.victim(leaders).pid.Load(), c.victim(leaders).node.ID)
 	fmt.Fprintf(&text, "  command     export FORGE_DATABASE_URL=\"$(cat %s)\"   (in another terminal)\n", filepath.Join(c.DataDir, URLFile))
+	fmt.Fprintf(&text, "  try         forge status          the cluster on one screen\n")
+	fmt.Fprintf(&text, "              forge cron list       crons, with their last and next ticks\n")
+	fmt.Fprintf(&text, "              forge leader watch    see who takes over when you fail over\n")
+	fmt.Fprintf(&text, "              %s/jobs   jobs and their output\n", c.nodes[0].address())
 	fmt.Fprintf(&text, "  stop        Ctrl-C\n\n")
 	return text.String()
 }

@@ -174,7 +174,7 @@ func TestRunRestartsDeadNodesAndStopsAll(t *testing.T) {
 	t.Parallel()
 	dir := dataDir(t)
 	out, stop := run(t, clusterOptions(dir, partNode))
-	banner := await(t, out, `(?s)forge is running.*node-2 +http://127\.0\.0\.1:\d+ +pid (\d+) +leads scheduler \(term 7\).*kill -9 (\d+) .*Ctrl-C`)
+	banner := await(t, out, `(?s)forge is running.*node-2 +http://127\.0\.0\.1:\d+ +pid (\d+) +leads scheduler \(term 7\).*kill -9 (\d+) .*forge status .*forge cron list .*/jobs .*Ctrl-C`)
 	if banner[1] != banner[2] {
 		t.Errorf("the banner names %s as the one to kill, not the leader %s", banner[2], banner[1])
 	}

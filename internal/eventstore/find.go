@@ -27,12 +27,18 @@ type Filter struct {
 	Limit int
 }
 
-const findSQL = selectSQL + `
+const (
+	matchSQL = `
 WHERE id > $1 AND ($2::bigint = 0 OR id < $2) AND (cardinality($3::text[]) = 0 OR type = ANY ($3))
-  AND ($5 = '' OR role = $5)
-  AND ($6::timestamptz IS NULL OR at >= $6) AND ($7::timestamptz IS NULL OR at < $7)
+  AND ($5 = '' OR role = $5)`
+	newestSQL = `
 ORDER BY id DESC
 LIMIT $4`
+	findSQL = selectSQL + matchSQL + newestSQL
+	// With another statement for a time, the planner can choose an index by it.
+	findBetweenSQL = selectSQL + matchSQL + `
+  AND at >= coalesce($6::timestamptz, '-infinity') AND at < coalesce($7::timestamptz, 'infinity')` + newestSQL
+)
 
 const knownTypesSQL = `SELECT DISTINCT type FROM forge_events ORDER BY type`
 
@@ -42,8 +48,11 @@ func (s *Store) Find(ctx context.Context, filter Filter) ([]Event, error) {
 	if types == nil {
 		types = []string{}
 	}
-	events, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Event], findSQL, filter.After, filter.Before, types, filter.Limit, filter.Role,
-		zeronull.Timestamptz(filter.From), zeronull.Timestamptz(filter.To))
+	sql, args := findSQL, []any{filter.After, filter.Before, types, filter.Limit, filter.Role}
+	if !filter.From.IsZero() || !filter.To.IsZero() {
+		sql, args = findBetweenSQL, append(args, zeronull.Timestamptz(filter.From), zeronull.Timestamptz(filter.To))
+	}
+	events, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Event], sql, args...)
 	if err != nil {
 		return nil, fmt.Errorf("find events: %w", err)
 	}

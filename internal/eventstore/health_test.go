@@ -147,11 +147,20 @@ func TestFindFiltersEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	if _, err := pool.Exec(t.Context(), `UPDATE forge_events SET at = $1::timestamptz + id * interval '1 minute'`, start); err != nil {
+		t.Fatal(err)
+	}
+	minute := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
 	for _, test := range []struct {
 		filter eventstore.Filter
 		want   []int64
 	}{
 		{eventstore.Filter{Limit: 10}, []int64{4, 3, 2, 1}},
+		{eventstore.Filter{Limit: 10, From: minute(2)}, []int64{4, 3, 2}},
+		{eventstore.Filter{Limit: 10, To: minute(2)}, []int64{1}},
+		{eventstore.Filter{Limit: 1, From: minute(2), To: minute(4)}, []int64{3}},
+		{eventstore.Filter{Limit: 10, From: minute(2), To: minute(4), Before: 3, Types: []string{eventstore.CronPaused}}, []int64{2}},
 		{eventstore.Filter{Limit: 2}, []int64{4, 3}},
 		{eventstore.Filter{Limit: 10, After: 2}, []int64{4, 3}},
 		{eventstore.Filter{Limit: 1, Before: 4}, []int64{3}},

@@ -16,6 +16,9 @@ type QueueChange struct {
 	// Action is pause or resume.
 	Action string `json:"action"`
 	By     string `json:"by"`
+	Reason string `json:"reason,omitempty"`
+	// Jobs is the part of the jobs that was paused or resumed; empty: all.
+	Jobs string `json:"jobs,omitempty"`
 }
 
 // Paused reports whether the queue was paused.
@@ -25,7 +28,7 @@ func (c QueueChange) Paused() bool { return c.Action == "pause" }
 const searchedPauses = 1000
 
 var queueChangesSQL = `
-SELECT at, CASE type WHEN '` + QueuePaused + `' THEN 'pause' ELSE 'resume' END, coalesce(data ->> 'by', '')
+SELECT at, CASE type WHEN '` + QueuePaused + `' THEN 'pause' ELSE 'resume' END, coalesce(data ->> 'by', ''), coalesce(data ->> 'reason', ''), coalesce(data ->> 'jobs', '')
 FROM unnest('{` + QueuePaused + `,` + QueueResumed + `}'::text[]) AS t (wanted), LATERAL (
     SELECT id, at, type, data FROM forge_events WHERE type = t.wanted ORDER BY at DESC, id DESC LIMIT ` + strconv.Itoa(searchedPauses) + `) AS e
 WHERE data ->> 'queue' = $1

@@ -58,8 +58,14 @@ type Placement struct {
 	Capability    string            `json:"capability,omitempty"`
 	Tags          map[string]string `json:"tags,omitempty"`
 	QueuePausedAt time.Time         `json:"queue_paused_at,omitzero"`
+	// Pause is the pause of a part of the queue's jobs that holds the job back.
+	Pause *jobstore.JobPause `json:"pause,omitempty"`
 	// Limit is the cluster-wide limit that is reached; empty: none.
 	Limit string `json:"limit,omitempty"`
+	// LimitHolders are running jobs that hold its places, at most ten.
+	LimitHolders []int64 `json:"limit_holders,omitempty"`
+	// LimitUntil is when a rate next allows the start of the job.
+	LimitUntil time.Time `json:"limit_until,omitzero"`
 	// Leader is the node that assigns jobs now.
 	Leader string `json:"leader,omitempty"`
 	// Strategy is how the leader chooses among nodes that can take the job.
@@ -119,6 +125,9 @@ func (p Placement) nextStep(job jobstore.Job) string {
 	switch {
 	case !p.QueuePausedAt.IsZero():
 		return fmt.Sprintf("queue %s is paused since %s; forge queue resume %s lets it go on", job.Queue, Instant(p.QueuePausedAt), job.Queue)
+	case p.Pause != nil:
+		return fmt.Sprintf("jobs of queue %s (%s) are paused since %s; forge queue resume %s%s lets them go on",
+			job.Queue, p.Pause.JobSelection, Instant(p.Pause.PausedAt), job.Queue, p.Pause.Flags())
 	case len(chosen) == 0:
 		return p.obstacle(job)
 	case p.Limit != "":

@@ -60,6 +60,14 @@ type Term struct {
 // String returns the term as it is written in a filter.
 func (t Term) String() string { return t.Key + ":" + t.value }
 
+// instant returns the instant of an Instant.
+func (t Term) instant(now time.Time) time.Time {
+	if t.At.IsZero() {
+		return now.Add(-t.Span)
+	}
+	return t.At
+}
+
 // Filter is a parsed filter. A nil filter matches every row.
 type Filter struct{ terms []Term }
 

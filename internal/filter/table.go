@@ -16,6 +16,9 @@ type Column[T any] struct {
 	Texts func(row *T, now time.Time) []string
 	// Span returns what a Duration is compared with; ok is false if the row has none.
 	Span func(row *T, now time.Time) (span time.Duration, ok bool)
+	// At returns what an Instant is compared with. Terms with the key until match rows that are not
+	// later, others rows that are not earlier.
+	At func(row *T) time.Time
 }
 
 // Keys returns the keys of the table.
@@ -54,6 +57,11 @@ func (c Column[T]) matches(terms []Term, now time.Time, row *T) bool {
 	if c.Span != nil {
 		span, ok := c.Span(row, now)
 		return ok && !slices.ContainsFunc(terms, func(t Term) bool { return t.Longer && span <= t.Span || !t.Longer && span >= t.Span })
+	}
+	if c.At != nil {
+		return !slices.ContainsFunc(terms, func(t Term) bool {
+			return c.Name == "until" && c.At(row).After(t.instant(now)) || c.Name != "until" && c.At(row).Before(t.instant(now))
+		})
 	}
 	for _, text := range c.Texts(row, now) {
 		if slices.ContainsFunc(terms, func(t Term) bool { return t.Text.Matches(text) }) {

@@ -22,6 +22,8 @@ func TestTableSelects(t *testing.T) {
 		{Key: Key{Name: "due", Type: Duration}, Span: func(r *row, now time.Time) (time.Duration, bool) {
 			return r.due.Sub(now), !r.due.IsZero()
 		}},
+		{Key: Key{Name: "since", Type: Instant}, At: func(r *row) time.Time { return r.due }},
+		{Key: Key{Name: "until", Type: Instant}, At: func(r *row) time.Time { return r.due }},
 	}
 	rows := []row{
 		{"send_mail", []string{"eu", "bulk"}, now.Add(time.Minute)},
@@ -39,6 +41,9 @@ func TestTableSelects(t *testing.T) {
 		"due:>30s":                {"send_mail", "send_sms"},
 		"due:>30s due:<30m":       {"send_mail"},
 		"due:<1h":                 {"send_mail"},
+		"since:1h":                {"send_mail", "send_sms"},
+		"until:1h":                {"report"},
+		"since:2020-01-01T00:00:00Z until:" + now.Add(time.Minute).Format(time.RFC3339): {"send_mail"},
 	} {
 		f, err := Parse(text, table.Keys())
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
@@ -69,7 +70,7 @@ func (o *Ops) leader(ctx context.Context, role string) (leaderstore.Leader, erro
 		}
 		return leader, nil
 	}
-	return leaderstore.Leader{}, missingErrorf("no role %q; want %s", role, strings.Join(known, ", "))
+	return leaderstore.Leader{}, missingErrorf("no role %q%s; want %s", role, meant(role, known), strings.Join(known, ", "))
 }
 
 // check checks that the target, or any other node if there is none, can lead the
@@ -98,7 +99,23 @@ func (o *Ops) check(ctx context.Context, leader leaderstore.Leader, target strin
 		}
 		return nil
 	}
-	return missingErrorf("no node %q; see forge node list", target)
+	return missingErrorf("no node %q%s; see forge node list", target, meant(target, idsOf(nodes)))
+}
+
+// meant names the one of the known names that was probably meant, as a part of a message.
+func meant(name string, known []string) string {
+	if near := config.Nearest(name, known); near != "" {
+		return fmt.Sprintf(" (did you mean %s?)", near)
+	}
+	return ""
+}
+
+func idsOf(nodes []nodestore.Node) []string {
+	ids := make([]string, len(nodes))
+	for i, node := range nodes {
+		ids[i] = node.NodeID
+	}
+	return ids
 }
 
 // Candidates returns the ids of the nodes that could take over a role from its
@@ -219,7 +236,11 @@ func (o *Ops) liveNode(ctx context.Context, id string) (nodestore.Node, error) {
 	node, err := nodestore.New(o.db).Get(ctx, id)
 	switch {
 	case errors.Is(err, nodestore.ErrNotFound):
-		return node, missingErrorf("no node %q; see forge node list", id)
+		nodes, err := nodestore.New(o.db).List(ctx)
+		if err != nil {
+			return node, err
+		}
+		return node, missingErrorf("no node %q%s; see forge node list", id, meant(id, idsOf(nodes)))
 	case err != nil:
 		return node, err
 	case node.State == nodestore.Left || node.State == nodestore.Dead || !node.FencedAt.IsZero():

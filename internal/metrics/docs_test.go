@@ -64,6 +64,7 @@ its result arrives later, it is refused, and its node counts it as ` + "`fenced`
 
 [deploy/prometheus/rules.yml](../deploy/prometheus/rules.yml) has alert rules on these series, and
 [troubleshooting.md](troubleshooting.md) says what to do about them.
+[deploy/grafana/forge.json](../deploy/grafana/forge.json) is a dashboard for Grafana: import it and choose the Prometheus.
 
 | name | type | labels | unit | meaning |
 |---|---|---|---|---|

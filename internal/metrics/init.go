@@ -33,6 +33,7 @@ func (m *Metrics) InitRoles(nodeID string, roles []string) {
 		m.leads.add(role, nodeID)
 		m.LeaderFailovers.WithLabelValues(role, nodeID)
 		m.LeaderFencedWrites.WithLabelValues(role, nodeID)
+		m.LeaderGapSeconds.WithLabelValues(role, nodeID)
 		for _, result := range renewals {
 			m.LeaderRenewals.WithLabelValues(role, nodeID, result)
 		}

@@ -65,6 +65,9 @@ type Metrics struct {
 	// AssignmentUnworked counts the waiting jobs whose kind has no worker on any
 	// node, by kind.
 	AssignmentUnworked *prometheus.GaugeVec
+	// LimitWait is how long the oldest job that a limit holds back has been due, by the
+	// limit's scope, name and class, and by the value of its key.
+	LimitWait *prometheus.GaugeVec
 
 	NodeSlots          *prometheus.GaugeVec // label node_id
 	NodeStarvedSeconds prometheus.Counter
@@ -166,6 +169,7 @@ func (m *Metrics) addAssignment(f *factory) {
 	m.AssignmentRefused = f.counter("forge_assignment_refused_total", "Offered jobs that this node could no longer claim.")
 	m.AssignmentWaiting = f.gauge("forge_assignment_waiting", "Available jobs that no node could run at the last sweep of the scheduler's leader.")
 	m.AssignmentUnworked = f.gaugeVec("forge_assignment_unworked", "Available jobs whose kind has no worker on any live node, by kind; no series for other kinds or on other nodes.", "kind")
+	m.LimitWait = f.gaugeVec("forge_limit_wait_seconds", "Seconds for which the oldest job that a limit holds back has been due, by scope (queue or job), name, limit (all, key or rate) and the value of its key; the 50 values with the longest waits, the others together as _other; no series where no job waits for a limit or on other nodes.", "scope", "name", "limit", "key")
 }
 
 func (m *Metrics) addNode(f *factory) {
@@ -240,9 +244,10 @@ const (
 	LeaderFailoversName = "forge_leader_failovers_total"
 )
 
-// Handler serves the registry to Prometheus.
-func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{Registry: m.Registry})
+// Handler serves the registry to Prometheus. Only the format OpenMetrics, which Prometheus
+// prefers if it is offered, has the exemplars of histograms.
+func (m *Metrics) Handler(exemplars bool) http.Handler {
+	return promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{Registry: m.Registry, EnableOpenMetrics: exemplars})
 }
 
 // Series describes one metric that a node exports.
