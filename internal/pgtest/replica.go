@@ -35,12 +35,14 @@ func (s *OwnServer) Replica() *OwnServer {
 // Promote makes the replica a primary and returns when it takes writes.
 func (s *OwnServer) Promote() time.Time {
 	s.tb.Helper()
+	asked := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), promotionTimeout)
 	defer cancel()
 	writable, err := parts.Promote(ctx, s.url)
 	if err != nil {
 		s.tb.Fatalf("promote the replica: %v", err)
 	}
+	s.tb.Logf("the replica took writes after %s", writable.Sub(asked))
 	return writable
 }
 

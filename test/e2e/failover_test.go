@@ -24,6 +24,7 @@ name = "second"
 schedule = "@every 1s"
 overlap = "allow"
 catch_up = "all"
+catch_up_limit = 1000
 command = ["true"]
 `
 
