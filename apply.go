@@ -148,16 +148,17 @@ func limitsOf(cfg *Config) []jobstore.Limit {
 			limits = append(limits, limit)
 		}
 	}
-	of := func(scope, name string, global int, perKey config.LimitPerKey, rate config.RateLimit) {
+	of := func(scope, name string, global int, perKey, onNode config.LimitPerKey, rate config.RateLimit) {
 		add(jobstore.Limit{Scope: scope, Name: name, Most: global})
 		add(jobstore.Limit{Scope: scope, Name: name, Most: perKey.Limit, Key: perKey.Key})
+		add(jobstore.Limit{Scope: scope, Name: name, Most: onNode.Limit, Key: onNode.Key, PerNode: onNode.Limit > 0})
 		add(jobstore.Limit{Scope: scope, Name: name, Most: rate.Limit, Key: rate.Key, Per: rate.Per.Std(), Burst: rate.Burst})
 	}
 	for name, queue := range cfg.Queues {
-		of(jobstore.ScopeQueue, name, queue.GlobalLimit, queue.LimitPerKey, queue.RateLimit)
+		of(jobstore.ScopeQueue, name, queue.GlobalLimit, queue.LimitPerKey, queue.MaxWorkersPerKey, queue.RateLimit)
 	}
 	for name, job := range cfg.Jobs {
-		of(jobstore.ScopeJob, name, job.GlobalLimit, job.LimitPerKey, job.RateLimit)
+		of(jobstore.ScopeJob, name, job.GlobalLimit, job.LimitPerKey, job.MaxWorkersPerKey, job.RateLimit)
 		add(jobstore.Limit{Scope: jobstore.ScopeWeight, Name: name, Most: job.Weight})
 	}
 	return limits

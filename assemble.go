@@ -33,6 +33,17 @@ func queuesOf(cfg *Config) map[string]int {
 	return queues
 }
 
+// reservedOf returns the slots that queues reserve on a node with this configuration.
+func reservedOf(cfg *Config) map[string]int {
+	reserved := map[string]int{}
+	for name := range queuesOf(cfg) {
+		if slots := cfg.QueueReserve(name); slots > 0 {
+			reserved[name] = slots
+		}
+	}
+	return reserved
+}
+
 // describe returns the node's row in forge_nodes, without its address, which is known once
 // the node listens.
 func (n *Node) describe(cfg *Config) (nodestore.Node, error) {
@@ -45,6 +56,7 @@ func (n *Node) describe(cfg *Config) (nodestore.Node, error) {
 	}
 	if cfg.Node.HasRole(workerRole) {
 		self.Kinds, self.Queues, self.RiverKinds = n.runner.Kinds(), n.runner.Queues(), n.runner.RiverKinds()
+		self.Reserved = n.runner.Reserved()
 	}
 	sections, hash, err := cfg.ClusterSections()
 	if err != nil {

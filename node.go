@@ -133,6 +133,7 @@ func (n *Node) createJobs() (err error) {
 		Notifier:            n.notifier,
 		Jobs:                n.cfg.Jobs,
 		Queues:              queuesOf(n.cfg),
+		Reserved:            reservedOf(n.cfg),
 		Slots:               n.cfg.Node.Slots,
 		Workers:             n.opts.workers,
 		DrainTimeout:        n.cfg.Node.DrainTimeout.Std(),

@@ -15,6 +15,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/nodestore"
 )
 
 // shownRuns is how many runs of each cron a plan lists; the others are counted.
@@ -84,11 +85,20 @@ func effects(ctx context.Context, pool *pgxpool.Pool, limits []jobstore.Limit) (
 	slices.SortFunc(limits, func(a, b jobstore.Limit) int {
 		return cmp.Or(cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
 	})
+	nodes, err := nodestore.New(pool).List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	present := len(slices.DeleteFunc(nodes, func(n nodestore.Node) bool { return !n.Present() }))
 	var found []cronstore.LimitEffect
 	began := time.Now()
 	for _, l := range limits[:min(len(limits), maxEffects)] {
 		if time.Since(began) > effectsTime {
 			break
+		}
+		most := l.Most
+		if l.PerNode {
+			l.Most *= max(1, present)
 		}
 		backlog, err := store.Backlog(ctx, l)
 		if err != nil {
@@ -97,7 +107,7 @@ func effects(ctx context.Context, pool *pgxpool.Pool, limits []jobstore.Limit) (
 		if backlog.Jobs == 0 {
 			continue
 		}
-		effect := cronstore.LimitEffect{Scope: l.Scope, Name: l.Name, Limit: l.Most, Key: l.Key, Jobs: backlog.Jobs}
+		effect := cronstore.LimitEffect{Scope: l.Scope, Name: l.Name, Limit: most, Key: l.Key, PerNode: l.PerNode, Jobs: backlog.Jobs}
 		if l.Key != "" {
 			effect.Values = backlog.Values
 		}

@@ -254,12 +254,12 @@ func (n *Node) replace(ctx context.Context, now, next *Config, restart []string)
 	if err := n.reviewEdit(ctx, now, next); err != nil {
 		return err
 	}
-	if err := n.runner.Replace(next.Jobs, queuesOf(next), next.Node.Slots); err != nil {
+	if err := n.runner.Replace(next.Jobs, queuesOf(next), reservedOf(next), next.Node.Slots); err != nil {
 		return refusal{err}
 	}
 	outcome, err := n.applyEdit(ctx, next)
 	if err != nil {
-		return errors.Join(err, n.runner.Replace(now.Jobs, queuesOf(now), now.Node.Slots))
+		return errors.Join(err, n.runner.Replace(now.Jobs, queuesOf(now), reservedOf(now), now.Node.Slots))
 	}
 	n.current.Store(next)
 	n.receivers.Store(&receivers)

@@ -57,7 +57,7 @@ func TestQueuesPage(t *testing.T) {
 	c := dashboardtest.New()
 	h := handlerOf(c)
 	page := get(t, h, "/queues").Body.String()
-	for _, want := range []string{`action="/queues/bulk/resume"`, `action="/queues/default/pause"`, `href="/queues/bulk"`, `href="/jobs?queue=bulk&amp;state=available"`, "paused</span>", "Limits of the whole cluster", ">dump<", "4 running, at most 2 for each args.tenant", "7 of 100 started in 1m, 5 at once"} {
+	for _, want := range []string{`action="/queues/bulk/resume"`, `action="/queues/default/pause"`, `href="/queues/bulk"`, `href="/jobs?queue=bulk&amp;state=available"`, "paused</span>", "h-limits", ">dump<", "4 running, at most 2 for each args.tenant", "7 of 100 started in 1m, 5 at once"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}

@@ -88,7 +88,7 @@ func TestReplaceKeepsRunningJobs(t *testing.T) {
 	eventually(t, func() bool { return n.logs(t, old, 1, jobstore.StreamStdout) == "began\n" }, func() string { return "the job does not begin" })
 
 	err := n.Replace(map[string]config.Job{"edited": shell("echo new"), "added": shell("echo added")},
-		map[string]int{"reports": 1}, 3)
+		map[string]int{"reports": 1}, nil, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestReplaceKeepsRunningJobs(t *testing.T) {
 func TestFailedReplaceChangesNothing(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, map[string]config.Job{"kept": shell("echo kept")})
-	if err := n.Replace(map[string]config.Job{"kept": {Kind: config.KindShell}}, nil, 1); err == nil {
+	if err := n.Replace(map[string]config.Job{"kept": {Kind: config.KindShell}}, nil, nil, 1); err == nil {
 		t.Fatal("a job without a command was accepted")
 	}
 	id := n.work(t, jobstore.NewJob{Kind: "kept"})

@@ -52,6 +52,8 @@ type Options struct {
 	// Queues is the maximum number of concurrent jobs in each queue. New adds the queue
 	// "default" with all slots if it is missing.
 	Queues map[string]int
+	// Reserved is how many of Slots only jobs of a queue may use, by queue.
+	Reserved map[string]int
 	// Slots is the maximum number of concurrent jobs in all queues together.
 	Slots int
 	// Workers are a Go program's own workers; nil means none. New adds to them. With
@@ -154,7 +156,7 @@ func newPilot(options Options, executor *executor) *riveradapter.Pilot {
 	return riveradapter.New(riveradapter.Options{
 		Pool: options.Pool, NodeID: options.NodeID, Incarnation: options.Incarnation,
 		ClientID: nodestore.ClientID(options.NodeID, options.Incarnation),
-		Schema:   options.Schema, NotifyEvery: fetchCooldown, Slots: options.Slots, Queues: options.Queues, Logger: options.Logger,
+		Schema:   options.Schema, NotifyEvery: fetchCooldown, Slots: options.Slots, Queues: options.Queues, Reserved: options.Reserved, Logger: options.Logger,
 		Claims: options.Metrics.AssignmentClaims, Refused: options.Metrics.AssignmentRefused,
 		Notifier: options.Notifier,
 		Room:     func() int { return options.starter.load.room(time.Now()) },
@@ -251,14 +253,14 @@ func (r *Runner) Abandon(ctx context.Context) {
 	}
 }
 
-// Replace replaces the jobs without code, the queues and the slots while the node runs.
+// Replace replaces the jobs without code, the queues, their reserved slots and the slots while the node runs.
 // Running attempts keep their definitions. If Replace returns an error, nothing has
 // changed.
-func (r *Runner) Replace(jobs map[string]config.Job, queues map[string]int, slots int) error {
+func (r *Runner) Replace(jobs map[string]config.Job, queues, reserved map[string]int, slots int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	next := r.options
-	next.Jobs, next.Queues, next.Slots = jobs, queues, slots
+	next.Jobs, next.Queues, next.Reserved, next.Slots = jobs, queues, reserved, slots
 	next = next.withDefaults()
 	named, err := newWorkers(next)
 	if err != nil {
@@ -274,7 +276,7 @@ func (r *Runner) Replace(jobs map[string]config.Job, queues map[string]int, slot
 	}
 	startAtZero(next.Metrics, slices.Sorted(maps.Keys(named)))
 	r.definitions.current.Store(&named)
-	r.pilot.Resize(next.Slots, next.Queues)
+	r.pilot.Resize(next.Slots, next.Queues, next.Reserved)
 	r.options = next
 	return nil
 }
@@ -301,6 +303,13 @@ func (r *Runner) Queues() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.options.Queues)
+}
+
+// Reserved returns the number of slots that only jobs of a queue may use, by queue.
+func (r *Runner) Reserved() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.options.Reserved)
 }
 
 // Running returns the number of jobs that this node is claiming or running.

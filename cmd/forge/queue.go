@@ -78,7 +78,12 @@ func (a *app) queueLimitsCommand() *cobra.Command {
 var limitColumns = []column[jobstore.Usage]{
 	{title: "on", show: func(u jobstore.Usage) string { return u.Scope }},
 	{title: "name", show: func(u jobstore.Usage) string { return u.Name }},
-	{title: "for each", show: func(u jobstore.Usage) string { return u.Key }},
+	{title: "for each", show: func(u jobstore.Usage) string {
+		if u.PerNode {
+			return u.Key + ", per node"
+		}
+		return u.Key
+	}},
 	{title: "running", show: func(u jobstore.Usage) string { return strconv.FormatInt(u.Running, 10) }},
 	{title: "started", show: func(u jobstore.Usage) string {
 		if u.Started == nil {

@@ -155,11 +155,17 @@ func configuredNote(q *queues.Report) string {
 	if c.MaxWorkers > 0 {
 		parts = append(parts, fmt.Sprintf("%d at once per node", c.MaxWorkers))
 	}
+	if c.Reserve > 0 {
+		parts = append(parts, fmt.Sprintf("%d slots reserved per node", c.Reserve))
+	}
 	if c.GlobalLimit > 0 {
 		parts = append(parts, fmt.Sprintf("%d at once in the cluster", c.GlobalLimit))
 	}
 	if l := c.LimitPerKey; l != nil {
 		parts = append(parts, fmt.Sprintf("%d at once for each %s", l.Limit, l.Key))
+	}
+	if l := c.MaxWorkersPerKey; l != nil {
+		parts = append(parts, fmt.Sprintf("%d at once per node for each %s", l.Limit, l.Key))
 	}
 	if c.RateLimit != nil {
 		parts = append(parts, "starts "+c.RateLimit.String())

@@ -120,7 +120,11 @@ func nodeFacts(n nodestore.Node) []fact {
 		tags = append(tags, name+"="+value)
 	}
 	for name, most := range n.Queues {
-		queues = append(queues, fmt.Sprintf("%s (at most %d)", name, most))
+		note := fmt.Sprintf("%s (at most %d)", name, most)
+		if reserved := n.Reserved[name]; reserved > 0 {
+			note = fmt.Sprintf("%s (at most %d, %d reserved)", name, most, reserved)
+		}
+		queues = append(queues, note)
 	}
 	slices.Sort(tags)
 	slices.Sort(queues)

@@ -208,8 +208,14 @@ func queueSettings(r *queues.Report) []fact {
 		{"Jobs at once per node", orElse(c.MaxWorkers, "as many as it has slots")},
 		{"Jobs at once in the cluster", orElse(c.GlobalLimit, "no limit")},
 	}
+	if c.Reserve > 0 {
+		facts = append(facts, fact{"Slots reserved per node", strconv.Itoa(c.Reserve)})
+	}
 	if l := c.LimitPerKey; l != nil {
 		facts = append(facts, fact{"Jobs at once for each " + l.Key, strconv.Itoa(l.Limit)})
+	}
+	if l := c.MaxWorkersPerKey; l != nil {
+		facts = append(facts, fact{"Jobs at once per node for each " + l.Key, strconv.Itoa(l.Limit)})
 	}
 	if c.RateLimit != nil {
 		facts = append(facts, fact{"Starts", c.RateLimit.String()})

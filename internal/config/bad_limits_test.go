@@ -34,6 +34,25 @@ var limitCatalogue = []bad{
 	}},
 	{"no table", "[queues.a]\nlimit_per_key = 3\n", []string{`forge.toml:2:17: queues.a.limit_per_key: wrong type (got 3); want a table`}},
 	{"unknown key of a limit", "[queues.a]\nlimit_per_key = { key = \"cron\", limit = 1, burst = 2 }\n", []string{`forge.toml:2:44: queues.a.limit_per_key.burst: unknown key; want one of key, limit`}},
+	{"limits of a node", "[queues.a]\nmax_workers = 5\nreserve = 5\nmax_workers_per_key = { key = \"args.device\", limit = 5 }\n", nil},
+	{"limit of a node of a job", shellWith("max_workers_per_key = { key = \"'gpu'\", limit = 1 }"), nil},
+	{"empty limit of a node", "[queues.a]\nmax_workers_per_key = {}\n", []string{
+		`forge.toml:2:1: queues.a.max_workers_per_key: no key; want key = "args.tenant", for example`,
+		`forge.toml:2:1: queues.a.max_workers_per_key: no limit; want limit = 1, for example`,
+	}},
+	{"limit of a node above its workers", "[queues.a]\nmax_workers = 2\nmax_workers_per_key = { key = \"cron\", limit = 3 }\n", []string{
+		`forge.toml:3:47: warning: queues.a.max_workers_per_key.limit: never reached: max_workers is 2; want at most that`,
+	}},
+	{"nothing reserved", "[queues.a]\nreserve = 0\n", []string{`forge.toml:2:11: queues.a.reserve: out of range (got 0); want 1 to 10000`}},
+	{"more reserved than used", "[queues.a]\nmax_workers = 2\nreserve = 3\n", []string{
+		`forge.toml:3:11: warning: queues.a.reserve: more slots than the queue uses: max_workers is 2; want at most that`,
+	}},
+	{"more reserved than slots", "[node]\nslots = 5\n[queues.a]\nreserve = 3\n[queues.b]\nreserve = 3\n", []string{
+		`forge.toml:6:11: queues.b.reserve: more reserved slots than the node has (got 6); want at most 5 (node.slots) in all queues together`,
+	}},
+	{"all slots reserved", "[node]\nslots = 5\n[queues.a]\nreserve = 9\n", []string{
+		`forge.toml:4:11: warning: queues.a.reserve: no slot is left for jobs of other queues: all 5 are reserved; want fewer`,
+	}},
 	{"rate of a queue", "[queues.a]\nrate_limit = { limit = 100, per = \"1m\", key = \"args.tenant\", burst = 100 }\n", nil},
 	{"rate of a job", shellWith("rate_limit = { limit = 5, per = \"24h\" }\nweight = 5"), nil},
 	{"empty rate", "[queues.a]\nrate_limit = {}\n", []string{

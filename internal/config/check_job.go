@@ -46,11 +46,35 @@ func (l *loader) checkQueues() {
 		if l.has(path) && !ValidQueue(name) {
 			l.wrongKey(path, "not a queue name", wantQueueName)
 		}
-		l.checkLimitPerKey(path, queue.LimitPerKey, queue.GlobalLimit)
+		l.checkLimitPerKey(path+".limit_per_key", queue.LimitPerKey, "global_limit", queue.GlobalLimit)
+		l.checkLimitPerKey(path+".max_workers_per_key", queue.MaxWorkersPerKey, "max_workers", queue.MaxWorkers)
 		l.checkRateLimit(path, queue.RateLimit)
 		l.checkFair(path, queue)
 	}
 	l.checkFairQueues()
+	l.checkReserves()
+}
+
+// checkReserves checks the slots that queues reserve on this node.
+func (l *loader) checkReserves() {
+	reserved, last := 0, ""
+	for _, name := range slices.Sorted(maps.Keys(l.cfg.Queues)) {
+		path, queue := join("queues", name)+".reserve", l.cfg.Queues[name]
+		if queue.Reserve == 0 || !l.ok(path) {
+			continue
+		}
+		if most := queue.MaxWorkers; most > 0 && queue.Reserve > most {
+			l.warn(path, fmt.Sprintf("more slots than the queue uses: max_workers is %d", most), "at most that")
+		}
+		reserved, last = reserved+l.cfg.QueueReserve(name), path
+	}
+	switch slots := l.cfg.Node.Slots; {
+	case last == "" || !l.ok("node.slots"):
+	case reserved > slots:
+		l.wrong(last, "more reserved slots than the node has", strconv.Itoa(reserved), fmt.Sprintf("at most %d (node.slots) in all queues together", slots))
+	case reserved == slots:
+		l.warn(last, fmt.Sprintf("no slot is left for jobs of other queues: all %d are reserved", slots), "fewer")
+	}
 }
 
 const wantQueueName = "1 to 64 lower-case letters and digits, with single _ or - between them"
@@ -126,7 +150,8 @@ func (l *loader) checkCommon(path string, job Job) {
 	}
 	l.checkSecondRound(retry+".second_round", job.Retry)
 	l.checkUnique(path+".unique", job.Unique)
-	l.checkLimitPerKey(path, job.LimitPerKey, job.GlobalLimit)
+	l.checkLimitPerKey(path+".limit_per_key", job.LimitPerKey, "global_limit", job.GlobalLimit)
+	l.checkLimitPerKey(path+".max_workers_per_key", job.MaxWorkersPerKey, "global_limit", job.GlobalLimit)
 	l.checkRateLimit(path, job.RateLimit)
 	l.checkWeight(path+".weight", job)
 	if job.Capability != "" && !printable.MatchString(job.Capability) {

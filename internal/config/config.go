@@ -129,11 +129,15 @@ type Queue struct {
 	// MaxWorkers is the most jobs of the queue that one node runs at once; 0 is
 	// as many as the node has slots.
 	MaxWorkers int `toml:"max_workers,omitzero" min:"1" max:"10000"`
+	// Reserve is how many slots of each node only jobs of the queue may use; 0 is none.
+	Reserve int `toml:"reserve,omitzero" min:"1" max:"10000"`
 	// GlobalLimit is the most jobs of the queue that the whole cluster runs at
 	// once; 0 is no limit.
 	GlobalLimit int `toml:"global_limit,omitzero" min:"1" max:"10000"`
 	// LimitPerKey limits the jobs of the queue with the same value of a key.
 	LimitPerKey LimitPerKey `toml:"limit_per_key,omitempty"`
+	// MaxWorkersPerKey limits the jobs of the queue with the same value of a key on each node.
+	MaxWorkersPerKey LimitPerKey `toml:"max_workers_per_key,omitempty"`
 	// RateLimit limits how many jobs of the queue start in a window.
 	RateLimit RateLimit `toml:"rate_limit,omitempty"`
 	// FairBy is a key, as package limitkey reads it: the waiting jobs take turns by its value.
@@ -157,6 +161,8 @@ type Job struct {
 	GlobalLimit int `toml:"global_limit,omitzero" min:"1" max:"10000"`
 	// LimitPerKey limits the jobs of this kind with the same value of a key, in all queues.
 	LimitPerKey LimitPerKey `toml:"limit_per_key,omitempty"`
+	// MaxWorkersPerKey limits the jobs of this kind with the same value of a key on each node.
+	MaxWorkersPerKey LimitPerKey `toml:"max_workers_per_key,omitempty"`
 	// RateLimit limits how many jobs of this kind start in a window, in all queues.
 	RateLimit RateLimit `toml:"rate_limit,omitempty"`
 	// Weight is how many units of a rate a job needs; 0: one.

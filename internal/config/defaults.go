@@ -279,5 +279,10 @@ func (c *Config) QueueWorkers(queue string) int {
 	return min(workers, c.Node.Slots)
 }
 
+// QueueReserve is how many slots of this node only jobs of a queue may use.
+func (c *Config) QueueReserve(queue string) int {
+	return min(c.Queues[queue].Reserve, c.QueueWorkers(queue))
+}
+
 // HasRole says whether the node takes part in a role.
 func (n Node) HasRole(role string) bool { return slices.Contains(n.Roles, role) }

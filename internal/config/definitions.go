@@ -21,6 +21,7 @@ func Definitions(sections []byte) (map[string]string, error) {
 		if table, ok := job.(map[string]any); ok {
 			delete(table, "global_limit") // how many run is the cluster's business, not the node's
 			delete(table, "limit_per_key")
+			delete(table, "max_workers_per_key")
 			delete(table, "rate_limit")
 			delete(table, "weight")
 			delete(table, "unique") // as is which are added

@@ -8,8 +8,8 @@ import (
 	"github.com/forge-scheduler/forge/internal/limitkey"
 )
 
-// LimitPerKey limits how many jobs with the same value of a key run at once in the whole
-// cluster. Jobs without the value share a limit of their own.
+// LimitPerKey limits how many jobs with the same value of a key run at once, in the whole
+// cluster or on each node. Jobs without the value share a limit of their own.
 type LimitPerKey struct {
 	// Key says where a job has the value, as package limitkey reads it.
 	Key string `toml:"key,omitempty"`
@@ -83,9 +83,9 @@ func (l *loader) checkWeight(path string, job Job) {
 	}
 }
 
-// checkLimitPerKey checks the limit by key of the queue or job at a path.
-func (l *loader) checkLimitPerKey(path string, limit LimitPerKey, global int) {
-	path += ".limit_per_key"
+// checkLimitPerKey checks a limit by key at a path. most is the limit that applies beside it, at
+// another path; zero: none.
+func (l *loader) checkLimitPerKey(path string, limit LimitPerKey, beside string, most int) {
 	if limit == (LimitPerKey{}) && !l.has(path) || !l.ok(path) {
 		return
 	}
@@ -94,8 +94,8 @@ func (l *loader) checkLimitPerKey(path string, limit LimitPerKey, global int) {
 	case !l.ok(where):
 	case limit.Limit == 0:
 		l.wrongKey(path, "no limit", `limit = 1, for example`)
-	case global > 0 && limit.Limit > global && l.ok(parent(path)+".global_limit"):
-		l.warn(where, fmt.Sprintf("never reached: global_limit is %d", global), "at most that")
+	case most > 0 && limit.Limit > most && l.ok(join(parent(path), beside)):
+		l.warn(where, fmt.Sprintf("never reached: %s is %d", beside, most), "at most that")
 	}
 }
 

@@ -73,6 +73,8 @@ type LimitEffect struct {
 	Limit int    `json:"limit"`
 	// Key is the key of a limit_per_key; empty: the limit is a global_limit.
 	Key string `json:"key,omitempty"`
+	// PerNode is whether the limit is a max_workers_per_key. The nodes that are up now count.
+	PerNode bool `json:"per_node,omitempty"`
 	// Jobs is the number of waiting jobs that would have no place, among the first 10,000 of
 	// each of at most 100 queues, and Values how many values of the key they have.
 	Jobs   int64 `json:"jobs"`
@@ -84,7 +86,11 @@ func (e LimitEffect) String() string {
 	of := "global_limit = " + strconv.Itoa(e.Limit)
 	values := ""
 	if e.Key != "" {
-		of = fmt.Sprintf("limit_per_key = { key = %q, limit = %d }", e.Key, e.Limit)
+		name := "limit_per_key"
+		if e.PerNode {
+			name = "max_workers_per_key"
+		}
+		of = fmt.Sprintf("%s = { key = %q, limit = %d }", name, e.Key, e.Limit)
 		values = fmt.Sprintf(", of %d values", e.Values)
 	}
 	return fmt.Sprintf("%s %s: %s would hold back %d of the waiting jobs now%s", e.Scope, e.Name, of, e.Jobs, values)

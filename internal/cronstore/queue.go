@@ -44,8 +44,12 @@ type QueueConfig struct {
 	// slots. GlobalLimit is the most that the cluster runs at once; 0: no limit.
 	MaxWorkers  int `json:"max_workers,omitempty"`
 	GlobalLimit int `json:"global_limit,omitempty"`
+	// Reserve is how many slots of each node only jobs of the queue may use.
+	Reserve int `json:"reserve,omitempty"`
 	// LimitPerKey is the most jobs with the same value of a key that the cluster runs at once.
 	LimitPerKey *KeyLimit `json:"limit_per_key,omitempty"`
+	// MaxWorkersPerKey is the most jobs with the same value of a key that one node runs at once.
+	MaxWorkersPerKey *KeyLimit `json:"max_workers_per_key,omitempty"`
 	// RateLimit is the most jobs that start in a window.
 	RateLimit *Rate `json:"rate_limit,omitempty"`
 	// FairBy is the key by which waiting jobs take turns, and FairWeights how many jobs of a value

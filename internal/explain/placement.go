@@ -22,6 +22,7 @@ const (
 	OtherTags  = "tags"
 	Unreadable = "unreadable_tags"
 	Full       = "slots"
+	AtLimit    = "limit"
 	SlowStarts = "slow_starts"
 )
 
@@ -173,7 +174,7 @@ func (p Placement) obstacle(job jobstore.Job) string {
 	if len(live) == 0 {
 		return "no node is alive"
 	}
-	for _, reason := range []string{Unreadable, NoWorker, Differs, NoQueue, NoAbility, OtherTags, Draining, Full, SlowStarts} {
+	for _, reason := range []string{Unreadable, NoWorker, Differs, NoQueue, NoAbility, OtherTags, Draining, Full, AtLimit, SlowStarts} {
 		if !slices.ContainsFunc(live, func(c Candidate) bool { return !c.has(reason) }) {
 			return p.shared(reason, job, live)
 		}
@@ -202,6 +203,8 @@ func (p Placement) shared(reason string, job jobstore.Job, live []Candidate) str
 		return "no node has the tags " + tagList(p.Tags)
 	case Draining:
 		return "every node is draining"
+	case AtLimit:
+		return "no node may run more such jobs at once: " + details(live)
 	case SlowStarts:
 		return "no node takes more jobs now: " + details(live)
 	default:

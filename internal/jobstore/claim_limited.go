@@ -43,22 +43,27 @@ ORDER BY scope, name
 FOR SHARE OF l`
 
 // keySQL is the value of the key of the job j in the limit l, and unitsSQL how many units the
-// job is of: kind has the weight of its kind. keyLockSQL is the number of the lock of the limit
-// l with the value k.key.
+// job is of: kind has the weight of its kind.
 const (
-	keySQL     = `forge_limit_key(l.key_source, l.key_path, j.args, j.metadata, j.tags)`
-	unitsSQL   = `CASE l.class WHEN 'rate' THEN forge_job_weight(j.metadata, kind.most) ELSE 1 END`
-	keyLockSQL = `hashtextextended(concat_ws(chr(10), 'forge limit', current_schema(), l.scope, l.name, k.key), 0)`
+	keySQL   = `forge_limit_key(l.key_source, l.key_path, j.args, j.metadata, j.tags)`
+	unitsSQL = `CASE l.class WHEN 'rate' THEN forge_job_weight(j.metadata, kind.most) ELSE 1 END`
 )
+
+// keyLockSQL is the number of the lock of the limit l with the value k.key, for the jobs of a
+// client if each node has a limit of its own.
+func keyLockSQL(client string) string {
+	return `hashtextextended(concat_ws(chr(10), 'forge limit', current_schema(), l.scope, l.name, k.key,
+        CASE l.class WHEN 'node' THEN ` + client + ` END), 0)`
+}
 
 // lockClaimKeysSQL locks each limit with each value of its key. The numbers of the locks are
 // in order, so that two claims that share several do not deadlock. The claim only takes jobs
 // whose keys are locked: a job's arguments may change in between.
-const lockClaimKeysSQL = `
+var lockClaimKeysSQL = `
 SELECT count(pg_advisory_xact_lock(id)), set_config('forge.limit_locks', coalesce(string_agg(id::text, ','), ''), true),
        ` + rowLockTimeoutSQL + `
 FROM (
-    SELECT DISTINCT ` + keyLockSQL + ` AS id
+    SELECT DISTINCT ` + keyLockSQL("@client::text") + ` AS id
     FROM river_job AS j
     JOIN (` + limitsInForceSQL + `
     ) AS l ON l.name = CASE l.base WHEN 'queue' THEN j.queue WHEN 'job' THEN j.kind END
@@ -71,7 +76,7 @@ FROM (
 // of most jobs were noted with their claims. Only the others are looked up. IS TRUE keeps the
 // planner from turning the comparisons into joins: it expects few rows, and would compare each
 // with each.
-const underLimitsSQL = `
+var underLimitsSQL = `
 noted AS MATERIALIZED (
     SELECT DISTINCT n.id, n.lock
     FROM (SELECT unnest(limited_ids) AS id, unnest(limit_locks) AS lock FROM forge_claims) AS n
@@ -83,9 +88,9 @@ noted AS MATERIALIZED (
         FROM noted AS n
         WHERE (n.id IN (SELECT id FROM river_job WHERE id = ANY (ARRAY (SELECT id FROM noted)) AND state = 'running')) IS TRUE
         UNION
-        SELECT j.id, ` + keyLockSQL + `
+        SELECT j.id, ` + keyLockSQL(lastClientOfJ) + `
         FROM (
-            SELECT id, queue, kind, args, metadata, tags
+            SELECT id, queue, kind, args, metadata, tags, attempted_by
             FROM river_job
             WHERE id = ANY (ARRAY (SELECT unnest(ids) FROM forge_claims WHERE limit_locks IS NULL)) AND state = 'running') AS j
         JOIN limits AS l ON l.name = CASE l.base WHEN 'queue' THEN j.queue WHEN 'job' THEN j.kind END AND l.class <> 'rate'
@@ -118,7 +123,7 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS at
 var afterOfferedSQL = ` AND state::text = 'available' AND queue = @queue::text AND scheduled_at <= now()
 ), asked AS MATERIALIZED (
     SELECT j.id, j.priority, j.scheduled_at, l.scope, l.name, l.class, l.most, least(l.most, l.burst) AS capacity,
-           k.key, ` + unitsSQL + ` AS units, ` + keyLockSQL + ` AS lock
+           k.key, ` + unitsSQL + ` AS units, ` + keyLockSQL("@client::text") + ` AS lock
     FROM offered AS j
     JOIN limits AS l ON l.name = CASE l.base WHEN 'queue' THEN @queue WHEN 'job' THEN j.kind END
     LEFT JOIN limits AS kind ON kind.base = 'weight' AND kind.name = j.kind
@@ -141,7 +146,7 @@ var afterOfferedSQL = ` AND state::text = 'available' AND queue = @queue::text A
     FROM asked AS a
     LEFT JOIN running AS r ON r.lock = a.lock
     LEFT JOIN rates AS p ON p.lock = a.lock AND a.class = 'rate'
-)` + fitSQL("by_key", "offered", "'queue_key', 'job_key'") +
+)` + fitSQL("by_key", "offered", "'queue_key', 'job_key', 'queue_node', 'job_node'") +
 	fitSQL("by_kind", "by_key", "'job', 'job_all'") +
 	fitSQL("by_queue", "by_kind", "'queue', 'queue_all'") +
 	fitSQL("fitting", "by_queue", "'queue_rate', 'job_rate'") + `
@@ -211,7 +216,7 @@ func (c *Client) claimLimited(ctx context.Context, sql string, o Offer) (claimed
 	batch.Queue(beginClaimSQL)
 	batch.Queue(claimLockTimeoutSQL)
 	batch.Queue(lockClaimLimitsSQL, of)
-	batch.Queue(lockClaimKeysSQL, pgx.StrictNamedArgs{"ids": o.IDs})
+	batch.Queue(lockClaimKeysSQL, pgx.StrictNamedArgs{"ids": o.IDs, "client": c.of.ClientID})
 	batch.Queue(sql, c.claimArgs(o))
 	batch.Queue(commitClaimSQL)
 	sent := c.pool.SendBatch(ctx, batch)

@@ -19,7 +19,7 @@ func TestClaimTakesOnlyJobsWithLockedKeys(t *testing.T) {
 	mustExec(t, pool, `INSERT INTO river_job (args, kind) VALUES ('{"tenant": "a"}', 'k'), ('{"tenant": "b"}', 'k')`)
 	offer := Offer{Queue: "default", IDs: numbers(1, 2), Term: 1, MaxAttemptedBy: 100}
 	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(t.Context(), lockClaimKeysSQL, pgx.StrictNamedArgs{"ids": offer.IDs}); err != nil {
+		if _, err := tx.Exec(t.Context(), lockClaimKeysSQL, pgx.StrictNamedArgs{"ids": offer.IDs, "client": client.of.ClientID}); err != nil {
 			return err
 		}
 		mustExec(t, pool, `UPDATE river_job SET args = '{"tenant": "c"}' WHERE id = 1`)
@@ -46,7 +46,7 @@ func TestClaimsOfDifferentKeysDoNotWait(t *testing.T) {
 	mustExec(t, pool, `INSERT INTO river_job (args, kind) VALUES ('{"tenant": "a"}', 'k'), ('{"tenant": "b"}', 'k')`)
 	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 		for _, sql := range []string{lockClaimLimitsSQL, lockClaimKeysSQL} {
-			if _, err := tx.Exec(t.Context(), sql, pgx.NamedArgs{"ids": []int64{1}, "queue": "default"}); err != nil {
+			if _, err := tx.Exec(t.Context(), sql, pgx.NamedArgs{"ids": []int64{1}, "queue": "default", "client": "c"}); err != nil {
 				return err
 			}
 		}

@@ -20,6 +20,9 @@ river_job.tags, river_job.unique_key, river_job.unique_states`
 // lastClient is the client that claimed the row's newest attempt.
 const lastClient = `river_job.attempted_by[array_upper(river_job.attempted_by, 1)]`
 
+// lastClientOfJ is the same where the row is called j.
+const lastClientOfJ = `j.attempted_by[array_upper(j.attempted_by, 1)]`
+
 // claimSQL is River's claim for the offered ids, with four additional conditions. The job
 // is still available. Its queue is not paused, which this node may not have been notified
 // of. No term newer than the offer's was acquired; the row keeps its term while there is

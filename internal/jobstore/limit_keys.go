@@ -20,34 +20,37 @@ type Places struct {
 	Name  string
 	Class string
 	// Key is the value of the limit's key, empty without one.
-	Key  string
-	Jobs int
+	Key string
+	// Client is the name under which the node of a limit per node claims jobs, otherwise empty.
+	Client string
+	Jobs   int
 }
 
-const placesSQL = `
+var placesSQL = `
 WITH limits AS MATERIALIZED (` + limitsInForceSQL + ` AND l.per IS NULL
 ), wanted AS MATERIALIZED (
-    SELECT g.base, g.name, g.class, k.key, ` + keyLockSQL + ` AS lock
-    FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS g (base, name, class, key)
+    SELECT g.base, g.name, g.class, k.key, g.client, ` + keyLockSQL("g.client") + ` AS lock
+    FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) AS g (base, name, class, key, client)
     JOIN limits AS l ON l.base = g.base AND l.name = g.name AND l.class = g.class
     CROSS JOIN LATERAL (SELECT g.key AS key) AS k
 ), ` + underLimitsSQL + `
-SELECT max(c.base), max(c.name), max(c.class), max(c.key), sum(c.jobs)::bigint
+SELECT max(c.base), max(c.name), max(c.class), max(c.key), max(c.client), sum(c.jobs)::bigint
 FROM (
-    SELECT lock, base, name, class, key, 0 AS jobs FROM wanted
+    SELECT lock, base, name, class, key, client, 0 AS jobs FROM wanted
     UNION ALL
-    SELECT lock, NULL, NULL, NULL, NULL, jobs FROM running) AS c
+    SELECT lock, NULL, NULL, NULL, NULL, NULL, jobs FROM running) AS c
 GROUP BY c.lock
 HAVING max(c.base) IS NOT NULL`
 
 // PlacesTaken counts the running jobs for each of these limits and values of its key. A rate, or
 // a limit that is not in force, has no result.
 func (s *Store) PlacesTaken(ctx context.Context, of []Places) ([]Places, error) {
-	scopes, names, classes, keys := make([]string, len(of)), make([]string, len(of)), make([]string, len(of)), make([]string, len(of))
+	n := len(of)
+	scopes, names, classes, keys, clients := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	for i, p := range of {
-		scopes[i], names[i], classes[i], keys[i] = p.Scope, p.Name, p.Class, p.Key
+		scopes[i], names[i], classes[i], keys[i], clients[i] = p.Scope, p.Name, p.Class, p.Key, p.Client
 	}
-	places, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Places], placesSQL, scopes, names, classes, keys)
+	places, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Places], placesSQL, scopes, names, classes, keys, clients)
 	if err != nil {
 		return nil, fmt.Errorf("count the places taken: %w", err)
 	}
@@ -102,13 +105,14 @@ JOIN (` + limitsInForceSQL + `
 ) AS l ON l.base = $1 AND l.name = $2 AND l.class = $3
 WHERE CASE l.base WHEN 'queue' THEN j.queue ELSE j.kind END = l.name
   AND ` + keySQL + ` = $4
+  AND (l.class <> 'node' OR ` + lastClientOfJ + ` = $5)
 ORDER BY j.attempted_at, j.id
-LIMIT $5`
+LIMIT $6`
 
 // Holders returns the running jobs that hold the places of a limit, the oldest attempts
 // first.
 func (s *Store) Holders(ctx context.Context, of Places, limit int) ([]int64, error) {
-	ids, err := postgres.Collect(ctx, s.db, pgx.RowTo[int64], holdersSQL, of.Scope, of.Name, of.Class, of.Key, limit)
+	ids, err := postgres.Collect(ctx, s.db, pgx.RowTo[int64], holdersSQL, of.Scope, of.Name, of.Class, of.Key, of.Client, limit)
 	if err != nil {
 		return nil, fmt.Errorf("read which jobs hold the places of a limit: %w", err)
 	}

@@ -203,7 +203,7 @@ func TestUseOfKeys(t *testing.T) {
 		t.Errorf("%v %s", err, diff)
 	}
 	wantPlaces := []jobstore.Places{
-		{"queue", "default", "all", "", 3}, {"queue", "default", "key", "a", 2}, {"queue", "default", "key", "", 1}, {"queue", "default", "key", "b", 0},
+		{"queue", "default", "all", "", "", 3}, {"queue", "default", "key", "a", "", 2}, {"queue", "default", "key", "", "", 1}, {"queue", "default", "key", "b", "", 0},
 	}
 	places, err := store.PlacesTaken(t.Context(), append([]jobstore.Places{{Scope: "job", Name: "default", Class: "all"}}, wantPlaces...))
 	if diff := cmp.Diff(wantPlaces, places, cmpopts.SortSlices(func(a, b jobstore.Places) bool { return fmt.Sprint(a) < fmt.Sprint(b) })); err != nil || diff != "" {

@@ -31,6 +31,8 @@ const (
 	ClassAll = "all"
 	// ClassKey limits the running jobs with the same value of a key.
 	ClassKey = "key"
+	// ClassNode limits the jobs with the same value of a key that run on one node.
+	ClassNode = "node"
 	// ClassRate limits the starts in a window, of all jobs or of those with the same value.
 	ClassRate = "rate"
 )
@@ -44,6 +46,8 @@ type Limit struct {
 	// Key is empty for a limit of all jobs together. Otherwise the jobs with the same value of
 	// this key have a limit of their own.
 	Key string `json:"key,omitempty"`
+	// PerNode is whether each node has a limit of its own. Such a limit has a key.
+	PerNode bool `json:"per_node,omitempty"`
 	// Per is the length of the window of a rate; 0: the limit is of running jobs.
 	Per time.Duration `json:"per,omitempty"`
 	// Burst is the maximum of units in a window of the length BurstSpan; 0: none.
@@ -55,6 +59,8 @@ func (l Limit) Class() string {
 	switch {
 	case l.Per > 0:
 		return ClassRate
+	case l.PerNode:
+		return ClassNode
 	case l.Key != "":
 		return ClassKey
 	}
@@ -106,6 +112,7 @@ type limitRow struct {
 const (
 	allSuffix  = "_all"
 	keySuffix  = "_key"
+	nodeSuffix = "_node"
 	rateSuffix = "_rate"
 )
 
@@ -128,17 +135,18 @@ ON CONFLICT (scope, name) DO UPDATE SET
 // limitInForce is true for the limits that this version applies: not for a row that only
 // earlier versions need.
 const limitInForce = `(l.scope NOT IN ('queue', 'job') OR NOT EXISTS (
-        SELECT FROM forge_limits AS o WHERE o.name = l.name AND o.scope IN (l.scope || '` + allSuffix + `', l.scope || '` + keySuffix + `', l.scope || '` + rateSuffix + `')))`
+        SELECT FROM forge_limits AS o WHERE o.name = l.name AND o.scope IN (l.scope || '` + allSuffix + `', l.scope || '` + keySuffix + `',
+            l.scope || '` + nodeSuffix + `', l.scope || '` + rateSuffix + `')))`
 
 // limitsInForceSQL reads them. base is the scope without its suffix.
 const limitsInForceSQL = `
     SELECT split_part(l.scope, '_', 1) AS base, l.scope, l.name, l.most, l.key_source, l.key_path, l.per, l.burst,
-           CASE WHEN l.per IS NOT NULL THEN 'rate' WHEN l.key_source IS NOT NULL THEN 'key' ELSE 'all' END AS class
+           CASE WHEN l.per IS NOT NULL THEN 'rate' WHEN right(l.scope, 5) = '` + nodeSuffix + `' THEN 'node' WHEN l.key_source IS NOT NULL THEN 'key' ELSE 'all' END AS class
     FROM forge_limits AS l
     WHERE ` + limitInForce
 
 const limitsSQL = `
-SELECT base, name, most, key_source, key_path, coalesce(per, '0'), coalesce(burst, 0)
+SELECT base, name, most, key_source, key_path, coalesce(per, '0'), coalesce(burst, 0), class = 'node'
 FROM (` + limitsInForceSQL + `) AS l ORDER BY scope, name`
 
 // usageSQL reads the jobs of queues with a limit, and of all queues if a kind has one. Only their
@@ -160,10 +168,10 @@ SELECT l.base, l.name, l.most, l.key_source, l.key_path, coalesce(sum(a.running)
        coalesce(bool_or(a.more), false), coalesce(l.per, '0'), coalesce(l.burst, 0),
        CASE WHEN l.per IS NOT NULL AND l.key_source IS NULL THEN coalesce((
            SELECT forge_rate_used(w.starts, w.units, l.per, clock_timestamp()) FROM forge_rate_windows AS w
-           WHERE w.scope = l.scope AND w.name = l.name AND w.key = ''), 0) END
+           WHERE w.scope = l.scope AND w.name = l.name AND w.key = ''), 0) END, l.class = 'node'
 FROM limits AS l
 LEFT JOIN active AS a ON l.name = CASE l.base WHEN 'queue' THEN a.queue ELSE a.kind END
-GROUP BY l.base, l.scope, l.name, l.most, l.key_source, l.key_path, l.per, l.burst
+GROUP BY l.base, l.scope, l.name, l.class, l.most, l.key_source, l.key_path, l.per, l.burst
 ORDER BY l.base DESC, l.name, l.scope`, "@limit", strconv.Itoa(CountLimit))
 
 // SetLimits replaces the limits in force by these when tx commits. It takes no lock
@@ -225,6 +233,8 @@ func (l Limit) row(amongNewer bool) (limitRow, error) {
 		}
 	case ClassKey:
 		row.Scope = l.Scope + keySuffix
+	case ClassNode:
+		row.Scope = l.Scope + nodeSuffix
 	default:
 		if amongNewer {
 			row.Scope = l.Scope + allSuffix
@@ -248,7 +258,7 @@ func (s *Store) Limits(ctx context.Context) ([]Limit, error) {
 		var l Limit
 		var source *string
 		var path []string
-		err := row.Scan(&l.Scope, &l.Name, &l.Most, &source, &path, &l.Per, &l.Burst)
+		err := row.Scan(&l.Scope, &l.Name, &l.Most, &source, &path, &l.Per, &l.Burst, &l.PerNode)
 		l.Key = keyText(source, path)
 		return l, err
 	}, limitsSQL)
@@ -283,7 +293,7 @@ func (s *Store) Usages(ctx context.Context) ([]Usage, error) {
 	usages, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (u Usage, err error) {
 		var source *string
 		var path []string
-		err = row.Scan(&u.Scope, &u.Name, &u.Most, &source, &path, &u.Running, &u.Available, &u.MoreAvailable, &u.Per, &u.Burst, &u.Started)
+		err = row.Scan(&u.Scope, &u.Name, &u.Most, &source, &path, &u.Running, &u.Available, &u.MoreAvailable, &u.Per, &u.Burst, &u.Started, &u.PerNode)
 		u.Key = keyText(source, path)
 		if u.Per > 0 {
 			u.Window = config.Duration(u.Per).String()

@@ -169,7 +169,7 @@ func (m *Metrics) addAssignment(f *factory) {
 	m.AssignmentRefused = f.counter("forge_assignment_refused_total", "Offered jobs that this node could no longer claim.")
 	m.AssignmentWaiting = f.gauge("forge_assignment_waiting", "Available jobs that no node could run at the last sweep of the scheduler's leader.")
 	m.AssignmentUnworked = f.gaugeVec("forge_assignment_unworked", "Available jobs whose kind has no worker on any live node, by kind; no series for other kinds or on other nodes.", "kind")
-	m.LimitWait = f.gaugeVec("forge_limit_wait_seconds", "Seconds for which the oldest job that a limit holds back has been due, by scope (queue or job), name, limit (all, key or rate) and the value of its key; the 50 values with the longest waits, the others together as _other; no series where no job waits for a limit or on other nodes.", "scope", "name", "limit", "key")
+	m.LimitWait = f.gaugeVec("forge_limit_wait_seconds", "Seconds for which the oldest job that a limit holds back has been due, by scope (queue or job), name, limit (all, key, node or rate) and the value of its key; the 50 values with the longest waits, the others together as _other; no series where no job waits for a limit or on other nodes.", "scope", "name", "limit", "key")
 }
 
 func (m *Metrics) addNode(f *factory) {

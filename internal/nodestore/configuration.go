@@ -12,7 +12,7 @@ import (
 const reconfigureSQL = `
 UPDATE forge_nodes
 SET capabilities = $3, tags = $4, kinds = $5, queues = $6, slots = $7, config_hash = $8, definitions = $9,
-    config_restart = $10, river_kinds = $11, config_error = '', config_waiting = ''
+    config_restart = $10, river_kinds = $11, reserved = $12, config_error = '', config_waiting = ''
 WHERE node_id = $1 AND incarnation = $2 AND fenced_at IS NULL`
 
 const rejectConfigSQL = `
@@ -32,7 +32,7 @@ func (s *Store) Reconfigure(ctx context.Context, n Node) error {
 	return s.configure(ctx, n, eventstore.ConfigReloaded,
 		map[string]any{"hash": n.ConfigHash, "needs_restart": orEmptyList(n.ConfigRestart)},
 		reconfigureSQL, n.NodeID, n.Incarnation, orEmptyList(n.Capabilities), orEmpty(n.Tags), orEmptyList(n.Kinds), orEmpty(n.Queues),
-		n.Slots, n.ConfigHash, orEmpty(n.Definitions), orEmptyList(n.ConfigRestart), orEmpty(n.RiverKinds))
+		n.Slots, n.ConfigHash, orEmpty(n.Definitions), orEmptyList(n.ConfigRestart), orEmpty(n.RiverKinds), orEmpty(n.Reserved))
 }
 
 // RejectConfig records why a node did not apply its edited file, and appends

@@ -18,7 +18,7 @@ func TestReconfigure(t *testing.T) {
 	pool := pgtest.Pool(t)
 	register(t, pool, nodestore.Node{NodeID: "a", Incarnation: first, Slots: 5, ConfigHash: "one"})
 	edited := nodestore.Node{
-		NodeID: "a", Incarnation: first, Slots: 7, ConfigHash: "two", Kinds: []string{"k"}, Queues: map[string]int{"q": 3},
+		NodeID: "a", Incarnation: first, Slots: 7, ConfigHash: "two", Kinds: []string{"k"}, Queues: map[string]int{"q": 3}, Reserved: map[string]int{"q": 2},
 		RiverKinds: map[string]string{"k": "it was added with river.AddWorker"}, Definitions: map[string]string{"k": "d"}, Capabilities: []string{"gpu"}, Tags: map[string]string{"zone": "eu"},
 		ConfigRestart: []string{"http.listen"},
 	}

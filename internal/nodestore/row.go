@@ -15,7 +15,7 @@ func rowOf(n Node, policy Policy) []any {
 	return []any{
 		n.NodeID, n.Incarnation, n.Hostname, n.PID, n.Version, n.APIURL, orEmptyList(n.Roles), orEmptyList(n.Capabilities),
 		orEmpty(n.Tags), orEmptyList(n.Kinds), orEmpty(n.Queues), n.Slots, n.ConfigHash, orEmpty(n.Definitions),
-		n.TZData, policy.WithDefaults().DeadThreshold, orEmpty(n.RiverKinds),
+		n.TZData, policy.WithDefaults().DeadThreshold, orEmpty(n.RiverKinds), orEmpty(n.Reserved),
 	}
 }
 
@@ -62,7 +62,7 @@ func targets(n *Node, fenced **time.Time) []any {
 	return []any{
 		&n.NodeID, &n.Incarnation, &n.Hostname, &n.PID, &n.Version, &n.APIURL, &n.State, &n.Roles, &n.Capabilities,
 		&n.Tags, &n.Kinds, &n.Queues, &n.Definitions, &n.Slots, &n.Running, &n.ConfigHash, &n.ConfigError, &n.ConfigWaiting, &n.ConfigRestart,
-		&n.StartedAt, &n.LastHeartbeatAt, fenced, &n.TZData, &n.RiverKinds, &n.Observed, &n.Now,
+		&n.StartedAt, &n.LastHeartbeatAt, fenced, &n.TZData, &n.RiverKinds, &n.Reserved, &n.Observed, &n.Now,
 	}
 }
 

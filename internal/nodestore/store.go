@@ -16,7 +16,7 @@ import (
 const columnsSQL = `
     node_id, incarnation, hostname, pid, version, api_url, state, roles, capabilities, tags, kinds, queues,
     definitions, slots, running, config_hash, config_error, config_waiting, config_restart, started_at, last_heartbeat_at, fenced_at,
-    tzdata, river_kinds, forge_node_state(state, last_heartbeat_at, dead_after), clock_timestamp()`
+    tzdata, river_kinds, reserved, forge_node_state(state, last_heartbeat_at, dead_after), clock_timestamp()`
 
 // A node's metrics count as its own only if this process reported them.
 const reportedSQL = `
@@ -53,15 +53,15 @@ FOR UPDATE`
 // nothing.
 const insertSQL = `
 INSERT INTO forge_nodes (node_id, incarnation, hostname, pid, version, api_url, state, roles, capabilities, tags,
-    kinds, queues, slots, running, config_hash, definitions, tzdata, dead_after, river_kinds, started_at, last_heartbeat_at)
-VALUES ($1, $2, $3, $4, $5, $6, 'active', $7, $8, $9, $10, $11, $12, 0, $13, $14, $15, $16, $17, clock_timestamp(), clock_timestamp())
+    kinds, queues, slots, running, config_hash, definitions, tzdata, dead_after, river_kinds, reserved, started_at, last_heartbeat_at)
+VALUES ($1, $2, $3, $4, $5, $6, 'active', $7, $8, $9, $10, $11, $12, 0, $13, $14, $15, $16, $17, $18, clock_timestamp(), clock_timestamp())
 ON CONFLICT (node_id) DO NOTHING`
 
 const replaceSQL = `
 UPDATE forge_nodes
 SET incarnation = $2, hostname = $3, pid = $4, version = $5, api_url = $6, state = 'active', roles = $7,
     capabilities = $8, tags = $9, kinds = $10, queues = $11, slots = $12, running = 0, config_hash = $13,
-    definitions = $14, tzdata = $15, dead_after = $16, river_kinds = $17, config_error = '', config_waiting = '', config_restart = '{}', started_at = clock_timestamp(), last_heartbeat_at = clock_timestamp(), fenced_at = NULL
+    definitions = $14, tzdata = $15, dead_after = $16, river_kinds = $17, reserved = $18, config_error = '', config_waiting = '', config_restart = '{}', started_at = clock_timestamp(), last_heartbeat_at = clock_timestamp(), fenced_at = NULL
 WHERE node_id = $1`
 
 const heartbeatSQL = `

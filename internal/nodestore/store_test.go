@@ -31,7 +31,7 @@ func TestRegisterRoundTrip(t *testing.T) {
 	want := nodestore.Node{
 		NodeID: "a", Incarnation: first, Hostname: "h", PID: 7, Version: "v1", TZData: "2025c", APIURL: "http://h", State: nodestore.Active,
 		Roles: []string{"worker"}, Capabilities: []string{"gpu"}, Tags: map[string]string{"zone": "eu"},
-		Kinds: []string{"k"}, Queues: map[string]int{"default": 5}, Slots: 50, ConfigHash: "c",
+		Kinds: []string{"k"}, Queues: map[string]int{"default": 5}, Reserved: map[string]int{"default": 2}, Slots: 50, ConfigHash: "c",
 		RiverKinds: map[string]string{"k": "it was added with river.AddWorker"}, Definitions: map[string]string{"k": "d"}, ConfigRestart: []string{},
 	}
 	register(t, pool, want)

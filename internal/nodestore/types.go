@@ -36,6 +36,8 @@ type Node struct {
 	RiverKinds map[string]string `json:"river_kinds,omitempty"`
 	// Queues is the maximum number of running jobs on the node, by queue.
 	Queues map[string]int `json:"queues"`
+	// Reserved is the number of slots that only jobs of a queue may use, by queue.
+	Reserved map[string]int `json:"reserved,omitempty"`
 	// Definitions holds digests of the jobs defined in the node's file, by kind.
 	// The node is only given jobs whose definition in force it has.
 	Definitions map[string]string `json:"definitions,omitempty"`

@@ -46,7 +46,7 @@ type Report struct {
 	// RateLeft is how many units the queue's rate of all jobs together lets start now; nil
 	// without one.
 	RateLeft *int `json:"rate_left,omitempty"`
-	// Key is the key of fair_by, or else of limit_per_key or rate_limit. Keys are the selected values of
+	// Key is the key of fair_by, or else of a limit by key or of the rate. Keys are the selected values of
 	// it. MoreKeys is whether there are others.
 	Key      string            `json:"key,omitempty"`
 	Keys     []jobstore.KeyUse `json:"keys,omitempty"`
@@ -208,8 +208,8 @@ func (r *Reader) addRates(ctx context.Context, report *Report) error {
 	return err
 }
 
-// keyOf returns the key of fair_by, or else of limit_per_key or rate_limit. ok is false if the queue has none, or
-// one of another version.
+// keyOf returns the key of fair_by, or else of a limit by key or of the rate. ok is false if the queue has none,
+// or one of another version.
 func keyOf(c *cronstore.QueueConfig) (key limitkey.Key, ok bool) {
 	text := ""
 	switch {
@@ -218,6 +218,8 @@ func keyOf(c *cronstore.QueueConfig) (key limitkey.Key, ok bool) {
 		text = c.FairBy
 	case c.LimitPerKey != nil:
 		text = c.LimitPerKey.Key
+	case c.MaxWorkersPerKey != nil:
+		text = c.MaxWorkersPerKey.Key
 	case c.RateLimit != nil:
 		text = c.RateLimit.Key
 	}

@@ -96,6 +96,9 @@ type Credit struct {
 	Slots int `json:"f"`
 	// Free is how many more jobs the node could start, by queue.
 	Free map[string]int `json:"q"`
+	// Reserved is how many of Slots only jobs of a queue may use, by queue. A node of an earlier
+	// version reserves none.
+	Reserved map[string]int `json:"r,omitempty"`
 }
 
 // Marshal encodes a message as a NOTIFY payload.

@@ -13,9 +13,9 @@ import (
 // limitedLoop returns a loop with the given limits and one member with much room.
 func limitedLoop(inForce ...jobstore.Limit) *loop {
 	l := &loop{nodes: newNodeTable(1, LeastLoaded), limits: newLimits(), pendingOffers: map[int64]pendingOffer{}, lastStep: time.Now()}
-	m := &member{incarnation: "a", slots: 100, freeSlots: 100, kinds: map[string]bool{"k": true, "rare": true}, free: map[string]int{"q": 100, "r": 100}}
+	m := &member{incarnation: "a", clientID: "a", slots: 100, freeSlots: 100, kinds: map[string]bool{"k": true, "rare": true}, free: map[string]int{"q": 100, "r": 100}}
 	l.nodes.members = []*member{m}
-	l.limits.set(inForce)
+	l.limits.set(inForce, l.nodes.members)
 	return l
 }
 
@@ -66,7 +66,7 @@ func TestFullKeyHoldsBackOnlyItsJobs(t *testing.T) {
 		j.keys = &jobKeys{values: [maxLimits]string{2: tenant, 3: tenant}, units: 1}
 		return j
 	}
-	l.limits.running[group{limitID{"queue", "q", "key"}, "full"}] = 2
+	l.limits.running[group{limitID: limitID{"queue", "q", "key"}, key: "full"}] = 2
 	ids, s := l.placed(of(1, "full"), of(2, "full"), of(3, "one"), of(4, "one"), of(5, ""), of(6, "full"))
 	if diff := cmp.Diff([]int64{3, 5}, ids); diff != "" {
 		t.Errorf("placed (-want +got):\n%s", diff)
@@ -90,7 +90,7 @@ func TestRateHoldsBackJobs(t *testing.T) {
 	now := time.Now()
 	l.lastStep = now
 	for tenant, started := range map[string]int64{"a": 6, "b": 10, "c": 0, "d": 0} {
-		l.limits.windows[group{limitID{"queue", "q", "rate"}, tenant}] = rateWindow{
+		l.limits.windows[group{limitID: limitID{"queue", "q", "rate"}, key: tenant}] = rateWindow{
 			jobstore.RateWindow{Starts: []time.Time{now.Add(-50 * time.Second)}, Units: []int64{started}, Now: now}, now,
 		}
 	}
@@ -112,7 +112,7 @@ func TestFullRateHoldsQueue(t *testing.T) {
 	l := limitedLoop(jobstore.Limit{Scope: "queue", Name: "q", Most: 2, Per: time.Second})
 	now := time.Now()
 	l.lastStep = now
-	l.limits.windows[group{limitID{"queue", "q", "rate"}, ""}] = rateWindow{
+	l.limits.windows[group{limitID: limitID{"queue", "q", "rate"}, key: ""}] = rateWindow{
 		jobstore.RateWindow{Starts: []time.Time{now.Add(-700 * time.Millisecond), now}, Units: []int64{1, 1}, Now: now}, now,
 	}
 	ids, s := l.placed(jobOf(1, "k", "q"), jobOf(2, "k", "q"))
@@ -127,5 +127,39 @@ func TestNothingIsCountedWithoutLimits(t *testing.T) {
 	jobs := []job{jobOf(1, "rare", "q"), jobOf(2, "k", "q")}
 	if ids, s := l.placed(jobs...); len(ids) != 2 || s.held || l.limits.anyLimited(jobs) || len(l.limits.offered) != 0 {
 		t.Errorf("placed %v, scan %+v, offered %v", ids, s, l.limits.offered)
+	}
+}
+
+// A limit per node leaves the places on other nodes, and other values of the key.
+func TestLimitPerNodeHoldsOnEachNode(t *testing.T) {
+	t.Parallel()
+	l := limitedLoop()
+	for _, id := range []string{"b", "c"} {
+		m := *l.nodes.members[0]
+		m.incarnation, m.clientID, m.free = id, id, map[string]int{"q": 100, "r": 100}
+		l.nodes.members = append(l.nodes.members, &m)
+	}
+	l.nodes.members = l.nodes.members[1:]
+	l.limits.set([]jobstore.Limit{{Scope: "queue", Name: "q", Most: 2, Key: "args.device", PerNode: true}}, l.nodes.members)
+	of := func(id int64, device string) job {
+		j := jobOf(id, "k", "q")
+		j.keys = &jobKeys{values: [maxLimits]string{6: device}, units: 1}
+		return j
+	}
+	onB := group{limitID{"queue", "q", "node"}, "x", "b"}
+	l.limits.running[onB] = 1
+	if diff := cmp.Diff([]jobstore.Places{onB.places(), {Scope: "queue", Name: "q", Class: "node", Key: "x", Client: "c"}},
+		l.limits.missing([]job{of(1, "x")}, func(job, group) bool { return true })); diff != "" {
+		t.Errorf("asks for (-want +got):\n%s", diff)
+	}
+	ids, s := l.placed(of(1, "x"), of(2, "x"), of(3, "x"), of(4, "x"), of(5, "y"))
+	if diff := cmp.Diff([]int64{1, 2, 3, 5}, ids); diff != "" {
+		t.Errorf("assigned (-want +got):\n%s", diff)
+	}
+	if s.stopped || !s.limited || s.unplaced != 1 || l.limits.used(onB) != 2 {
+		t.Errorf("stopped %v, limited %v, %d without a place, %d places of b", s.stopped, s.limited, s.unplaced, l.limits.used(onB))
+	}
+	if groups := l.limits.waits.current; len(groups) != 1 || groups[group{limitID: onB.limitID, key: "x"}].IsZero() {
+		t.Errorf("waits %v", groups)
 	}
 }

@@ -42,7 +42,9 @@ type facts struct {
 	leader       string
 	inForce      definitions
 	full         fullLimit
-	nodes        []nodestore.Node
+	// fullOn are the limits that hold the job back on nodes, by nodestore.ClientID.
+	fullOn map[string]fullLimit
+	nodes  []nodestore.Node
 	// slowStarts contains the nodes that take no jobs because they start commands slowly.
 	slowStarts map[string]nodestore.Starts
 	// running contains the running jobs by nodestore.ClientID.
@@ -92,6 +94,9 @@ func (f facts) candidates(strategy string) []explain.Candidate {
 			rejected = append(rejected, explain.Rejection{Reason: explain.SlowStarts, Detail: fmt.Sprintf(
 				"starts commands slowly (%d wait to be started, a start takes %s)", starts.Waiting, explain.Span(starts.Took))})
 		}
+		if full, ok := f.fullOn[m.clientID]; ok {
+			rejected = append(rejected, explain.Rejection{Reason: explain.AtLimit, Detail: full.say()})
+		}
 		if unavailability(n) == "" && !slow {
 			available = append(available, m)
 		}
@@ -100,22 +105,31 @@ func (f facts) candidates(strategy string) []explain.Candidate {
 			Capabilities: n.Capabilities, Rejected: rejected,
 		})
 	}
-	best, _ := pick(f.requirements, available, strategy, "")
+	best, _, _ := pick(f.requirements, available, strategy, "", f.fullFor)
 	for i, m := range all {
 		candidates[i].Chosen = best != nil && len(candidates[i].Rejected) == 0 && !better(best, m, f.requirements.kind, strategy, "")
 	}
 	return candidates
 }
 
+// fullFor reports whether a limit holds the job back on a member.
+func (f facts) fullFor(m *member, _ job) (refusal, bool) {
+	_, ok := f.fullOn[m.clientID]
+	return refusal{}, ok
+}
+
 // member returns a node as the leader would track it after a credit report.
 func (f facts) member(n nodestore.Node) *member {
 	m := &member{}
 	m.update(n, f.inForce)
-	credit := wire.Credit{Slots: n.Slots, Free: maps.Clone(n.Queues)}
+	credit := wire.Credit{Slots: n.Slots, Free: maps.Clone(n.Queues), Reserved: maps.Clone(n.Reserved)}
 	for _, s := range f.running[m.clientID] {
 		credit.Slots -= s.jobs
 		if _, worked := credit.Free[s.queue]; worked {
 			credit.Free[s.queue] -= s.jobs
+		}
+		if reserved, ok := credit.Reserved[s.queue]; ok {
+			credit.Reserved[s.queue] = max(0, reserved-s.jobs)
 		}
 	}
 	m.report, m.runningByKind = credit, countByKind(f.running[m.clientID])
@@ -163,6 +177,8 @@ func (m *member) rejections(j job, n nodestore.Node) []explain.Rejection {
 		reject(explain.NoQueue, "does not work queue %s", j.queue)
 	case m.freeSlots <= 0:
 		reject(explain.Full, "has %d of %d slots in use", m.used(), m.slots)
+	case m.free[j.queue] > 0 && m.room(j.queue) <= 0:
+		reject(explain.Full, "has %d of %d slots in use and reserves the others for other queues", m.used(), m.slots)
 	case m.room(j.queue) <= 0:
 		reject(explain.Full, "has %d of %d places of queue %s in use", maxJobs-m.free[j.queue], maxJobs, j.queue)
 	}
@@ -197,10 +213,10 @@ func gather(ctx context.Context, db postgres.DB, id int64, policy nodestore.Poli
 	if f.running, err = readRunning(ctx, db, nil); err != nil {
 		return f, err
 	}
-	if f.full, err = readFullLimit(ctx, db, f.requirements, f.now); err != nil {
+	if err := f.readNodes(ctx, db, policy); err != nil {
 		return f, err
 	}
-	if err := f.readNodes(ctx, db, policy); err != nil {
+	if err := f.readFullLimits(ctx, db); err != nil {
 		return f, err
 	}
 	leaders, err := leaderstore.New(db).Leaders(ctx)

@@ -12,8 +12,12 @@ import (
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
-// maxHolders bounds how many jobs are named that hold the places of a limit.
-const maxHolders = 10
+const (
+	// maxHolders bounds how many jobs are named that hold the places of a limit.
+	maxHolders = 10
+	// maxFullNodes bounds the nodes of which a limit is described.
+	maxFullNodes = 50
+)
 
 // fullLimit is the limit that holds a job back. The zero value means that none does.
 type fullLimit struct {
@@ -31,27 +35,47 @@ type fullLimit struct {
 	wait   time.Duration
 }
 
-// readFullLimit reads which limit holds the job back.
-func readFullLimit(ctx context.Context, db postgres.DB, j job, now time.Time) (fullLimit, error) {
-	store, l := jobstore.New(db), newLimits()
-	inForce, err := store.Limits(ctx)
+// readFullLimits reads which limit in the whole cluster holds the job back, and which ones do on
+// the nodes.
+func (f *facts) readFullLimits(ctx context.Context, db postgres.DB) error {
+	l := newLimits()
+	inForce, err := jobstore.New(db).Limits(ctx)
 	if err != nil {
-		return fullLimit{}, err
+		return err
 	}
-	l.set(inForce)
-	if len(l.groupsOf(j)) == 0 {
-		return fullLimit{}, nil
+	var members []*member
+	for _, n := range f.nodes {
+		members = append(members, f.member(n))
 	}
-	jobs := []job{j}
-	if err := l.read(ctx, db, jobs, now, 0, func(job) bool { return true }); err != nil {
-		return fullLimit{}, err
+	l.set(inForce, members)
+	if !l.isLimited(f.requirements) {
+		return nil
 	}
-	j = jobs[0]
-	r, ok := l.full(j, l.groupsOf(j), time.Now())
-	if !ok {
-		return fullLimit{}, nil
+	jobs := []job{f.requirements}
+	if err := l.read(ctx, db, jobs, f.now, 0, func(job) bool { return true }); err != nil {
+		return err
 	}
-	full := fullLimit{Limit: l.inForce[r.limitID], value: r.key, used: l.used(r.group), units: j.units()}
+	if r, ok := l.full(jobs[0], l.groupsOf(jobs[0]), time.Now()); ok {
+		if f.full, err = l.describe(ctx, db, jobs[0], r); err != nil {
+			return err
+		}
+	}
+	f.fullOn = map[string]fullLimit{}
+	for _, m := range members {
+		r, ok := l.fullOn(m, jobs[0])
+		if !ok || len(f.fullOn) == maxFullNodes {
+			continue
+		}
+		if f.fullOn[m.clientID], err = l.describe(ctx, db, jobs[0], r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// describe reads what is said of a limit that holds the job back.
+func (l *limits) describe(ctx context.Context, db postgres.DB, j job, r refusal) (full fullLimit, err error) {
+	full = fullLimit{Limit: l.inForce[r.limitID], value: r.key, used: l.used(r.group), units: j.units()}
 	if r.class == jobstore.ClassRate {
 		window := l.windows[r.group]
 		if wait, ever := window.Wait(full.Limit, 0, full.units, window.Now); ever {
@@ -59,7 +83,7 @@ func readFullLimit(ctx context.Context, db postgres.DB, j job, now time.Time) (f
 		}
 		return full, nil
 	}
-	full.holders, err = store.Holders(ctx, jobstore.Places{Scope: r.scope, Name: r.name, Class: r.class, Key: r.key}, maxHolders)
+	full.holders, err = jobstore.New(db).Holders(ctx, r.places(), maxHolders)
 	return full, err
 }
 
@@ -75,6 +99,8 @@ func (f fullLimit) say() string {
 	switch f.Class() {
 	case jobstore.ClassAll:
 		return fmt.Sprintf("%s is at its global_limit of %d running jobs in the cluster%s", what, f.Most, f.sayHolders())
+	case jobstore.ClassNode:
+		return fmt.Sprintf("is at its max_workers_per_key of %d running jobs of %s %s%s", f.Most, what, sayKey(f.Key, f.value), f.sayHolders())
 	case jobstore.ClassKey:
 		return fmt.Sprintf("%s is at its limit_per_key of %d running jobs %s in the cluster%s", what, f.Most, sayKey(f.Key, f.value), f.sayHolders())
 	}

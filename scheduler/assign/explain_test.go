@@ -43,6 +43,10 @@ func waitingFacts(change ...func(*facts)) facts {
 	return f
 }
 
+var deviceLimit = fullLimit{
+	Limit: jobstore.Limit{Scope: jobstore.ScopeQueue, Name: "q", Most: 1, Key: "args.device", PerNode: true}, value: "x", used: 1, holders: []int64{3},
+}
+
 func onAll(change func(*nodestore.Node)) func(*facts) {
 	return func(f *facts) {
 		for i := range f.nodes {
@@ -114,6 +118,21 @@ func TestExplainWaiting(t *testing.T) {
 		{"full queue", waitingFacts(onAll(func(n *nodestore.Node) { n.Queues = map[string]int{"q": 2} }), func(f *facts) {
 			f.running[nodestore.ClientID("a", "inc-a")] = []jobCount{{"q", "l", 2}}
 		}), "", "no node has a free slot: a has 2 of 2 places of queue q in use; b has 2 of 2 places of queue q in use; c has 3 of 2 places of queue q in use."},
+		{"reserved slots", waitingFacts(onAll(func(n *nodestore.Node) { n.Slots, n.Reserved = 3, map[string]int{"other": 2} }), func(f *facts) {
+			f.running[nodestore.ClientID("a", "inc-a")] = []jobCount{{"q", "k", 1}}
+		}), "", "no node has a free slot: a has 1 of 3 slots in use and reserves the others for other queues; b has 2 of 3 slots in use and reserves the others for other queues; c has 4 of 3 slots in use."},
+		{"limit on some nodes", waitingFacts(func(f *facts) {
+			f.fullOn = map[string]fullLimit{nodestore.ClientID("a", "inc-a"): deviceLimit}
+		}), "b", "it goes to b, the least loaded of 2 nodes that can take it: 2 of 10 slots in use."},
+		{"limit on all nodes", waitingFacts(func(f *facts) {
+			f.fullOn = map[string]fullLimit{}
+			for _, n := range f.nodes {
+				f.fullOn[nodestore.ClientID(n.NodeID, n.Incarnation)] = deviceLimit
+			}
+			f.nodes = f.nodes[:2]
+		}), "", `no node may run more such jobs at once: ` +
+			`a is at its max_workers_per_key of 1 running jobs of queue q with args.device = "x": job 3 runs; ` +
+			`b is at its max_workers_per_key of 1 running jobs of queue q with args.device = "x": job 3 runs.`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -228,10 +247,10 @@ func TestExplainAgreesWithLeader(t *testing.T) {
 			}
 			return b
 		}
-		picked, _ := pick(f.requirements, newTable(f.nodes...).members, strategy, "")
+		picked, _, _ := pick(f.requirements, newTable(f.nodes...).members, strategy, "", noLimit)
 		found := picked == nil
 		for i, n := range f.nodes {
-			alone, _ := pick(f.requirements, newTable(n).members, strategy, "")
+			alone, _, _ := pick(f.requirements, newTable(n).members, strategy, "", noLimit)
 			c := candidates[i]
 			if (alone == nil) != (len(c.Rejected) > 0) || c.Chosen && (alone == nil || picked == nil) {
 				t.Fatalf("alone the leader picks %v; explained as %+v", alone != nil, c)

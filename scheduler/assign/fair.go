@@ -148,7 +148,7 @@ func (l *loop) placeTurn(s *scanPage, key string, assigned map[*member]jobsByQue
 // fills reports whether a full group holds all jobs of a key of the queue back: that of the
 // queue's limit or rate by the same key.
 func (l *loop) fills(full group, queue jobstore.FairQueue) bool {
-	return full.class != jobstore.ClassAll && full.scope == jobstore.ScopeQueue && l.limits.inForce[full.limitID].Key == queue.Key.String()
+	return full.class != jobstore.ClassAll && full.class != jobstore.ClassNode && full.scope == jobstore.ScopeQueue && l.limits.inForce[full.limitID].Key == queue.Key.String()
 }
 
 // advanceTurns records the result of a page.

@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"slices"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -31,10 +32,12 @@ type group struct {
 	limitID
 
 	key string
+	// client is the name under which the node of a limit per node claims jobs, otherwise empty.
+	client string
 }
 
 // maxLimits is how many limits may apply to one job.
-const maxLimits = 6
+const maxLimits = 8
 
 // jobKeys is what a job's limits by key and its rates need to know of it: the values of the
 // keys, in the order of limitsOf, and the units of the job.
@@ -49,6 +52,8 @@ type limits struct {
 	inForce map[limitID]jobstore.Limit
 	// keyed reports that a limit has a key or is a rate.
 	keyed bool
+	// clients are the names of the nodes if there is a limit per node.
+	clients []string
 	// running is the number of running jobs of the groups that were asked for since the last
 	// reset, at countedAt, and windows what has started of such rates.
 	running   map[group]int
@@ -98,10 +103,16 @@ func newLimits() *limits {
 	}
 }
 
-// set replaces the limits.
-func (l *limits) set(inForce []jobstore.Limit) {
+// set replaces the limits and the nodes to which they apply.
+func (l *limits) set(inForce []jobstore.Limit, members []*member) {
 	l.inForce, l.keyed, l.countedAt = make(map[limitID]jobstore.Limit, len(inForce)), false, time.Time{}
+	l.clients = nil
 	clear(l.heavy)
+	if slices.ContainsFunc(inForce, func(limit jobstore.Limit) bool { return limit.PerNode }) {
+		for _, m := range members {
+			l.clients = append(l.clients, m.clientID)
+		}
+	}
 	for _, limit := range inForce {
 		if limit.Scope == jobstore.ScopeWeight {
 			continue
@@ -121,20 +132,27 @@ func limitsOf(j job) [maxLimits]limitID {
 		{jobstore.ScopeJob, j.kind, jobstore.ClassKey},
 		{jobstore.ScopeQueue, j.queue, jobstore.ClassRate},
 		{jobstore.ScopeJob, j.kind, jobstore.ClassRate},
+		{jobstore.ScopeQueue, j.queue, jobstore.ClassNode},
+		{jobstore.ScopeJob, j.kind, jobstore.ClassNode},
 	}
 }
 
-// groupsOf returns the groups of a job that have a limit. Most jobs have none.
-func (l *limits) groupsOf(j job) []group {
+// groupsOf returns the groups of a job that have a limit in the whole cluster. Most jobs have
+// none.
+func (l *limits) groupsOf(j job) []group { return l.groupsOn(j, "") }
+
+// groupsOn returns the groups of a job that have a limit on the node with the name, or in the
+// whole cluster if the name is empty.
+func (l *limits) groupsOn(j job, client string) []group {
 	if len(l.inForce) == 0 {
 		return nil
 	}
 	var groups []group
 	for i, id := range limitsOf(j) {
-		if _, ok := l.inForce[id]; !ok {
+		if _, ok := l.inForce[id]; !ok || (id.class == jobstore.ClassNode) != (client != "") {
 			continue
 		}
-		g := group{limitID: id}
+		g := group{limitID: id, client: client}
 		if j.keys != nil {
 			g.key = j.keys.values[i]
 		}
@@ -148,8 +166,16 @@ func (l *limits) anyLimited(jobs []job) bool {
 	if len(l.inForce) == 0 {
 		return false
 	}
-	for _, j := range jobs {
-		if len(l.groupsOf(j)) > 0 {
+	return slices.ContainsFunc(jobs, l.isLimited)
+}
+
+// isLimited reports whether a limit applies to the job.
+func (l *limits) isLimited(j job) bool {
+	if len(l.inForce) == 0 {
+		return false
+	}
+	for _, id := range limitsOf(j) {
+		if _, ok := l.inForce[id]; ok {
 			return true
 		}
 	}
@@ -185,6 +211,15 @@ func (l *limits) full(j job, groups []group, now time.Time) (r refusal, ok bool)
 		}
 	}
 	return refusal{}, false
+}
+
+// fullOn returns the first group without a place for the job on a node. ok is false if all groups
+// have one.
+func (l *limits) fullOn(m *member, j job) (r refusal, ok bool) {
+	if len(l.clients) == 0 {
+		return refusal{}, false
+	}
+	return l.full(j, l.groupsOn(j, m.clientID), time.Time{})
 }
 
 // rateFull reports whether a rate has no units for a job now, and for how long. Jobs behind one

@@ -79,7 +79,7 @@ func (l *limits) count(ctx context.Context, db postgres.DB, jobs []job, now time
 		return err
 	}
 	for _, p := range places {
-		l.running[group{limitID{p.Scope, p.Name, p.Class}, p.Key}] = p.Jobs
+		l.running[group{limitID{p.Scope, p.Name, p.Class}, p.Key, p.Client}] = p.Jobs
 	}
 	return nil
 }
@@ -88,14 +88,24 @@ func (l *limits) count(ctx context.Context, db postgres.DB, jobs []job, now time
 func (l *limits) missing(jobs []job, of func(job, group) bool) []jobstore.Places {
 	listed := map[group]bool{}
 	var missing []jobstore.Places
-	for _, j := range jobs {
-		for _, g := range l.groupsOf(j) {
+	list := func(j job, groups []group) {
+		for _, g := range groups {
 			if !listed[g] && of(j, g) {
-				listed[g], missing = true, append(missing, jobstore.Places{Scope: g.scope, Name: g.name, Class: g.class, Key: g.key})
+				listed[g], missing = true, append(missing, g.places())
 			}
 		}
 	}
+	for _, j := range jobs {
+		list(j, l.groupsOf(j))
+		for _, client := range l.clients {
+			list(j, l.groupsOn(j, client))
+		}
+	}
 	return missing
+}
+
+func (g group) places() jobstore.Places {
+	return jobstore.Places{Scope: g.scope, Name: g.name, Class: g.class, Key: g.key, Client: g.client}
 }
 
 // readWindows reads the windows of the jobs' rates that were not read since the reset. A job
@@ -117,7 +127,7 @@ func (l *limits) readWindows(ctx context.Context, db postgres.DB, jobs []job, wa
 		return err
 	}
 	for _, w := range windows {
-		l.windows[group{limitID{w.Scope, w.Name, jobstore.ClassRate}, w.Key}] = rateWindow{w, readAt}
+		l.windows[group{limitID: limitID{w.Scope, w.Name, jobstore.ClassRate}, key: w.Key}] = rateWindow{w, readAt}
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func TestWaitsForLimitsAreReported(t *testing.T) {
 		}
 		return all
 	}
-	a, b := group{limitID{"queue", "q", "key"}, "a"}, group{limitID{"queue", "q", "key"}, "b"}
+	a, b := group{limitID: limitID{"queue", "q", "key"}, key: "a"}, group{limitID: limitID{"queue", "q", "key"}, key: "b"}
 	w.report(now, gauge)
 	w.note(a, now.Add(-3*time.Second))
 	w.note(a, now.Add(-9*time.Second))
@@ -60,7 +60,7 @@ func TestWaitsForLimitsHaveFewSeries(t *testing.T) {
 	now := time.Now()
 	var w limitWaits
 	for i := range 2 * maxTimedGroups {
-		w.note(group{limitID{"job", "k", "rate"}, fmt.Sprint(i)}, now.Add(-time.Duration(i)*time.Second))
+		w.note(group{limitID: limitID{"job", "k", "rate"}, key: fmt.Sprint(i)}, now.Add(-time.Duration(i)*time.Second))
 	}
 	if len(w.current) != maxTimedGroups {
 		t.Errorf("%d groups are timed", len(w.current))

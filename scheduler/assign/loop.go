@@ -157,7 +157,7 @@ func (l *loop) readNodes(ctx context.Context) error {
 	}
 	l.nodes.setNodes(nodes)
 	l.pausing = pausing
-	l.limits.set(inForce)
+	l.limits.set(inForce, l.nodes.members)
 	l.nodesAt = l.lastStep.Add(nodesInterval)
 	queueScans := map[string]*queueScan{}
 	for _, queue := range l.nodes.queues() {
@@ -347,10 +347,15 @@ func (l *loop) placeOne(s *scanPage, j job, assigned map[*member]jobsByQueue) bo
 		}
 		return true
 	}
-	m, credit := pick(j, l.nodes.members, l.nodes.strategy, before.incarnation)
+	m, credit, held := pick(j, l.nodes.members, l.nodes.strategy, before.incarnation, l.limits.fullOn)
 	switch {
 	case !credit:
 		return false
+	case m == nil && held != group{}:
+		held.client = ""
+		l.limits.waits.note(held, l.lastStep.Add(j.dueIn))
+		s.unplaced, s.limited, s.fullGroup = s.unplaced+1, true, held
+		return true
 	case m == nil:
 		s.unplaced++
 		if !l.nodes.works(j) {
@@ -358,7 +363,7 @@ func (l *loop) placeOne(s *scanPage, j job, assigned map[*member]jobsByQueue) bo
 		}
 		return true
 	}
-	l.limits.reserve(j, groups, l.lastStep)
+	l.limits.reserve(j, append(groups, l.limits.groupsOn(j, m.clientID)...), l.lastStep)
 	l.give(m, j, l.lastStep, assigned)
 	return true
 }

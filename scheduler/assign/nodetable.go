@@ -25,9 +25,11 @@ type member struct {
 	// reportedAt is when the newest report arrived; zero means none in this session.
 	reportedAt time.Time
 	report     wire.Credit
-	// free and freeSlots are the reported credit minus the pending offers.
+	// free, freeSlots and reserved are the reported credit minus the pending offers. Only jobs
+	// of a queue may use its reserved slots.
 	free      map[string]int
 	freeSlots int
+	reserved  map[string]int
 	// offers are the offers that no report accounts for yet, oldest first.
 	offers []sentOffer
 	// seq is the number of the last offer of the term.
@@ -50,18 +52,34 @@ type sentOffer struct {
 func (m *member) used() int { return m.slots - m.freeSlots }
 
 // room returns how many more jobs of the queue the member can be offered.
-func (m *member) room(queue string) int { return min(m.free[queue], m.freeSlots) }
+func (m *member) room(queue string) int {
+	slots := m.freeSlots
+	for other, reserved := range m.reserved {
+		if other != queue {
+			slots -= reserved
+		}
+	}
+	return min(m.free[queue], slots)
+}
+
+// use takes room for jobs of a queue, its reserved slots first.
+func (m *member) use(queue string, jobs int) {
+	m.free[queue] -= jobs
+	m.freeSlots -= jobs
+	if reserved, ok := m.reserved[queue]; ok {
+		m.reserved[queue] = max(0, reserved-jobs)
+	}
+}
 
 // computeFree computes the remaining credit from the report and the pending offers.
 func (m *member) computeFree() {
-	m.free, m.freeSlots = maps.Clone(m.report.Free), m.report.Slots
+	m.free, m.freeSlots, m.reserved = maps.Clone(m.report.Free), m.report.Slots, maps.Clone(m.report.Reserved)
 	if m.free == nil {
 		m.free = map[string]int{}
 	}
 	for _, offer := range m.offers {
 		for queue, n := range offer.byQueue {
-			m.free[queue] -= n
-			m.freeSlots -= n
+			m.use(queue, n)
 		}
 	}
 }
@@ -155,8 +173,7 @@ func (t *nodeTable) recordCredit(report wire.Credit, now time.Time) bool {
 func (t *nodeTable) assign(m *member, j job) {
 	t.picks++
 	m.lastPick = t.picks
-	m.free[j.queue]--
-	m.freeSlots--
+	m.use(j.queue, 1)
 	if m.runningByKind != nil {
 		m.runningByKind[j.kind]++
 	}

@@ -56,18 +56,26 @@ func parseTags(raw []byte) (tags map[string]string, unreadable bool) {
 
 // pick returns the member that should run j, or nil. credit reports whether any member
 // has room in j's queue. If not, later jobs of the queue need not be checked. A member
-// with the incarnation avoid is the last choice.
-func pick(j job, members []*member, strategy, avoid string) (best *member, credit bool) {
+// with the incarnation avoid is the last choice. full reports whether a limit holds the job back
+// on a member; held is the last such limit, zero if there is none.
+func pick(j job, members []*member, strategy, avoid string, full func(*member, job) (refusal, bool)) (best *member, credit bool, held group) {
 	for _, m := range members {
 		if m.room(j.queue) <= 0 {
 			continue
 		}
 		credit = true
-		if m.suits(j) && (best == nil || better(m, best, j.kind, strategy, avoid)) {
+		if !m.suits(j) {
+			continue
+		}
+		if r, is := full(m, j); is {
+			held = r.group
+			continue
+		}
+		if best == nil || better(m, best, j.kind, strategy, avoid) {
 			best = m
 		}
 	}
-	return best, credit
+	return best, credit, held
 }
 
 // suits reports whether the member meets the requirements of the job, apart from room.

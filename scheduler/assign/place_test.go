@@ -111,7 +111,7 @@ func TestPickChoosesSuitableMember(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			b := newReportedTable(t, LeastLoaded, test.nodes, test.free)
-			got, credit := pick(test.job, b.members, b.strategy, test.avoid)
+			got, credit, _ := pick(test.job, b.members, b.strategy, test.avoid, noLimit)
 			name := ""
 			if got != nil {
 				name = got.nodeID
@@ -152,7 +152,7 @@ func TestPickBalancesLoad(t *testing.T) {
 			got := map[string]int{}
 			j := job{kind: "k", queue: "q"}
 			for range test.jobs {
-				if m, _ := pick(j, b.members, b.strategy, ""); m != nil {
+				if m, _, _ := pick(j, b.members, b.strategy, "", noLimit); m != nil {
 					b.assign(m, j)
 					got[m.nodeID]++
 				}
@@ -341,4 +341,32 @@ func TestQueueScan(t *testing.T) {
 	if diff := cmp.Diff([]int{125, 0}, []int{l.waiting, l.counting}); l.backlog || l.cursor != (position{}) || diff != "" {
 		t.Errorf("after the whole pass: %+v", l)
 	}
+}
+
+// noLimit is of members without a limit.
+func noLimit(*member, job) (refusal, bool) { return refusal{}, false }
+
+// The leader leaves the slots that a queue reserves to its jobs, and counts them as used once
+// it has offered such jobs, also between two reports.
+func TestReservedSlotsAreLeftToTheirQueue(t *testing.T) {
+	t.Parallel()
+	queues := map[string]int{"bulk": 5, "urgent": 5}
+	table := newReportedTable(t, LeastLoaded, []nodestore.Node{node("a", 5, func(n *nodestore.Node) { n.Queues = queues })},
+		map[string]wire.Credit{"a": {Slots: 5, Free: queues, Reserved: map[string]int{"urgent": 3}}})
+	m := table.members[0]
+	want := func(what string, bulk, urgent int) {
+		t.Helper()
+		if m.room("bulk") != bulk || m.room("urgent") != urgent {
+			t.Errorf("%s: room for %d and %d jobs, want %d and %d", what, m.room("bulk"), m.room("urgent"), bulk, urgent)
+		}
+	}
+	want("idle", 2, 5)
+	table.assign(m, job{queue: "urgent"})
+	want("with a job of the queue", 2, 4)
+	table.assign(m, job{queue: "bulk"})
+	table.assign(m, job{queue: "bulk"})
+	want("with two of the other", 0, 2)
+	m.offers = []sentOffer{{seq: 1, byQueue: map[string]int{"urgent": 4}}}
+	m.computeFree()
+	want("after offers beyond what is reserved", 1, 1)
 }

@@ -124,10 +124,10 @@ func (l *loop) isEmpty(queue string, now time.Time) bool {
 }
 
 func (l *loop) reserveOne(j job, now time.Time, assigned map[*member]jobsByQueue) bool {
-	if len(l.limits.groupsOf(j)) > 0 {
+	if l.limits.isLimited(j) {
 		return false
 	}
-	m, _ := pick(j, l.nodes.members, l.nodes.strategy, "")
+	m, _, _ := pick(j, l.nodes.members, l.nodes.strategy, "", l.limits.fullOn)
 	if m == nil {
 		return false
 	}

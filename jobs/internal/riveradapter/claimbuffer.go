@@ -60,6 +60,7 @@ type claimBuffer struct {
 	mu           sync.Mutex
 	slots        int
 	queues       map[string]int
+	reserve      map[string]int // slots that only jobs of the queue may use
 	lastActivity time.Time // time of the last arrival or end of a job or offer
 	term         int64
 	seen         int64
@@ -79,9 +80,9 @@ type claimBuffer struct {
 	draining        bool
 }
 
-func newClaimBuffer(slots int, queues map[string]int, room func() int) *claimBuffer {
+func newClaimBuffer(slots int, queues, reserve map[string]int, room func() int) *claimBuffer {
 	return &claimBuffer{
-		room: room, slots: slots, queues: maps.Clone(queues), lastActivity: time.Now(),
+		room: room, slots: slots, queues: maps.Clone(queues), reserve: maps.Clone(reserve), lastActivity: time.Now(),
 		changed: make(chan struct{}, 1), wanted: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
 		offers: map[string][]bufferedOffer{}, uncertain: map[string][]uncertainClaim{}, active: map[string]int{},
 		own: map[int64]ownJob{}, paused: map[string]bool{},
@@ -131,11 +132,11 @@ func (b *claimBuffer) add(offer wire.Offer, now time.Time) (dropped int) {
 	return dropped
 }
 
-// resize changes the number of slots. Jobs beyond it continue to run.
-func (b *claimBuffer) resize(slots int, queues map[string]int) {
+// resize changes the number of slots and the reserved ones. Jobs beyond it continue to run.
+func (b *claimBuffer) resize(slots int, queues, reserve map[string]int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.slots, b.queues = slots, maps.Clone(queues)
+	b.slots, b.queues, b.reserve = slots, maps.Clone(queues), maps.Clone(reserve)
 	for queue := range b.offers {
 		if b.queues[queue] == 0 {
 			delete(b.offers, queue) // the leader offers these jobs elsewhere
@@ -162,7 +163,7 @@ func (b *claimBuffer) contains(queue string, id int64) bool {
 func (b *claimBuffer) take(queue string, limit int) claimBatch {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := max(0, min(limit, b.slots-sum(b.active), b.queues[queue]-b.active[queue]))
+	n := max(0, min(limit, b.slots-sum(b.active)-b.reservedFor(queue, b.active), b.queues[queue]-b.active[queue]))
 	if b.draining || b.paused[queue] {
 		n = 0
 	}

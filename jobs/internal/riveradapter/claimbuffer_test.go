@@ -28,7 +28,7 @@ func wantCredit(t *testing.T, b *claimBuffer, want wire.Credit, wantRequested bo
 
 func TestClaimBufferCountsSlots(t *testing.T) {
 	t.Parallel()
-	b := newClaimBuffer(3, map[string]int{"a": 2, "b": 3}, nil)
+	b := newClaimBuffer(3, map[string]int{"a": 2, "b": 3}, nil, nil)
 	if dropped := b.add(offerOf(1, 1, "a", 30, 10, 20), noon); !b.isWanted() || dropped != 0 {
 		t.Errorf("%d dropped, or nothing to claim", dropped)
 	}
@@ -47,7 +47,7 @@ func TestClaimBufferCountsSlots(t *testing.T) {
 func TestReportIsUrgentWhenManySlotsBecomeFree(t *testing.T) {
 	t.Parallel()
 	const slots = 8
-	b := newClaimBuffer(slots, map[string]int{"a": slots}, nil)
+	b := newClaimBuffer(slots, map[string]int{"a": slots}, nil, nil)
 	b.add(offerOf(1, 1, "a", 1, 2, 3, 4, 5, 6, 7, 8), noon)
 	batch := b.take("a", slots).free
 	b.claimed("a", batch, rowsOf(batch))
@@ -82,7 +82,7 @@ func TestReportIsUrgentWhenManySlotsBecomeFree(t *testing.T) {
 
 func TestClaimBufferDropsOffersOfOlderTerms(t *testing.T) {
 	t.Parallel()
-	b := newClaimBuffer(9, map[string]int{"a": 9}, nil)
+	b := newClaimBuffer(9, map[string]int{"a": 9}, nil, nil)
 	b.add(offerOf(2, 7, "a", 1, 2), noon)
 	if dropped := b.add(offerOf(1, 8, "a", 3), noon); dropped != 1 {
 		t.Errorf("%d offers of the older term dropped, want 1", dropped)
@@ -97,7 +97,7 @@ func TestClaimBufferDropsOffersOfOlderTerms(t *testing.T) {
 
 func TestClaimBufferIgnoresDuplicateOffers(t *testing.T) {
 	t.Parallel()
-	b := newClaimBuffer(9, map[string]int{"a": 9}, nil)
+	b := newClaimBuffer(9, map[string]int{"a": 9}, nil, nil)
 	b.add(offerOf(1, 1, "a", 1, 2), noon)
 	b.add(offerOf(1, 2, "a", 2, 3), noon)
 	if dropped := b.add(offerOf(1, 3, "elsewhere", 4), noon); dropped != 1 {
@@ -113,7 +113,7 @@ func TestClaimBufferIgnoresDuplicateOffers(t *testing.T) {
 
 func TestEmptyOfferRequestsReport(t *testing.T) {
 	t.Parallel()
-	b := newClaimBuffer(1, map[string]int{"a": 1}, nil)
+	b := newClaimBuffer(1, map[string]int{"a": 1}, nil, nil)
 	b.add(wire.Offer{Term: 4, Seq: 2}, noon)
 	wantCredit(t, b, wire.Credit{Term: 4, Seen: 2, Slots: 1, Free: map[string]int{"a": 1}}, true)
 	wantCredit(t, b, wire.Credit{Term: 4, Seen: 2, Slots: 1, Free: map[string]int{"a": 1}}, false)
@@ -121,7 +121,7 @@ func TestEmptyOfferRequestsReport(t *testing.T) {
 
 func TestUnclaimedOffersExpire(t *testing.T) {
 	t.Parallel()
-	b := newClaimBuffer(2, map[string]int{"a": 2}, nil)
+	b := newClaimBuffer(2, map[string]int{"a": 2}, nil, nil)
 	b.add(offerOf(1, 1, "a", 1), noon)
 	b.add(offerOf(1, 2, "a", 2), noon.Add(offerTimeout))
 	b.isWanted()
@@ -133,7 +133,7 @@ func TestUnclaimedOffersExpire(t *testing.T) {
 
 func TestDrainingClaimBufferDropsOffers(t *testing.T) {
 	t.Parallel()
-	b := newClaimBuffer(2, map[string]int{"a": 2}, nil)
+	b := newClaimBuffer(2, map[string]int{"a": 2}, nil, nil)
 	b.add(offerOf(1, 1, "a", 1), noon)
 	if dropped := b.drain(); dropped != 1 {
 		t.Errorf("dropped %d, want 1", dropped)
@@ -150,7 +150,7 @@ func TestCreditNeverExceedsFreeSlots(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		slots := rapid.IntRange(1, 6).Draw(t, "slots")
-		b := newClaimBuffer(slots, map[string]int{"a": rapid.IntRange(1, 6).Draw(t, "a"), "b": rapid.IntRange(1, 6).Draw(t, "b")}, nil)
+		b := newClaimBuffer(slots, map[string]int{"a": rapid.IntRange(1, 6).Draw(t, "a"), "b": rapid.IntRange(1, 6).Draw(t, "b")}, nil, nil)
 		running := map[string][]int64{}
 		next := int64(0)
 		for range 40 {
@@ -194,7 +194,7 @@ func TestCreditNeverExceedsFreeSlots(t *testing.T) {
 func TestRoomLimitsCredit(t *testing.T) {
 	t.Parallel()
 	room := 3
-	b := newClaimBuffer(9, map[string]int{"a": 9, "b": 2}, func() int { return room })
+	b := newClaimBuffer(9, map[string]int{"a": 9, "b": 2}, nil, func() int { return room })
 	if credit, _ := b.credit(); credit.Slots != 3 || credit.Free["a"] != 3 || credit.Free["b"] != 2 {
 		t.Errorf("with room for 3: %+v", credit)
 	}
@@ -232,7 +232,7 @@ func (b *claimBuffer) isWanted() bool {
 // Offers of a paused queue wait. If they expire, the next claim asks the database.
 func TestOffersOfPausedQueueWait(t *testing.T) {
 	t.Parallel()
-	b := newClaimBuffer(9, map[string]int{"a": 9, "b": 9}, nil)
+	b := newClaimBuffer(9, map[string]int{"a": 9, "b": 9}, nil, nil)
 	b.pause("a", true)
 	b.add(offerOf(1, 1, "a", 1), noon)
 	if batch := b.take("a", 9); len(batch.free) != 0 {
@@ -257,7 +257,7 @@ func TestOffersOfPausedQueueWait(t *testing.T) {
 // A cancellation that arrives during the claim is kept until the result.
 func TestCancellationDuringClaimIsKept(t *testing.T) {
 	t.Parallel()
-	b := newClaimBuffer(9, map[string]int{"a": 9}, nil)
+	b := newClaimBuffer(9, map[string]int{"a": 9}, nil, nil)
 	b.cancel(1)
 	b.add(offerOf(1, 1, "a", 1, 2), noon)
 	ids := b.take("a", 9).free
@@ -285,7 +285,7 @@ func rowsOf(ids []int64) []*rivertype.JobRow {
 // was acknowledged.
 func TestClaimBufferAllowsOneAttemptPerJob(t *testing.T) {
 	t.Parallel()
-	b := newClaimBuffer(9, map[string]int{"a": 9}, nil)
+	b := newClaimBuffer(9, map[string]int{"a": 9}, nil, nil)
 	b.add(offerOf(1, 1, "a", 1), noon)
 	b.claimed("a", b.take("a", 9).free, rowsOf([]int64{1}))
 	if dropped := b.add(offerOf(1, 2, "a", 1), noon); dropped != 1 {
@@ -315,7 +315,7 @@ func TestClaimBufferAllowsOneAttemptPerJob(t *testing.T) {
 func TestTakeStopsAtFreeSlots(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ slots, queue int }{"of the node": {2, 9}, "of the queue": {9, 2}} {
-		b := newClaimBuffer(test.slots, map[string]int{"default": test.queue}, nil)
+		b := newClaimBuffer(test.slots, map[string]int{"default": test.queue}, nil, nil)
 		b.add(offerOf(1, 1, "default", 1, 2, 3, 4), time.Now())
 		if got := b.take("default", 100).free; len(got) != 2 {
 			t.Errorf("%s: took %v, want two", name, got)

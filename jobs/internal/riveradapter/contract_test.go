@@ -308,7 +308,7 @@ func TestClaimWithLostReplyIsRecovered(t *testing.T) {
 // An idle node sends no statement: without a pool, a statement would panic.
 func TestIdleNodeSendsNoStatement(t *testing.T) {
 	t.Parallel()
-	p := &Pilot{buffer: newClaimBuffer(1, map[string]int{"default": 1}, nil), pending: newResultBuffer(), rivers: newRiverJobs(), announced: newAnnouncements()}
+	p := &Pilot{buffer: newClaimBuffer(1, map[string]int{"default": 1}, nil, nil), pending: newResultBuffer(), rivers: newRiverJobs(), announced: newAnnouncements()}
 	result, err := claim(t.Context(), p)
 	if err != nil || len(result.Jobs) != 0 {
 		t.Errorf("got %v, %v", result, err)

@@ -42,11 +42,32 @@ func (b *claimBuffer) credit() (credit wire.Credit, requested bool) {
 			credit.Slots, b.roomLimited = room, true
 		}
 	}
+	used := make(map[string]int, len(b.queues))
+	for queue := range b.queues {
+		used[queue] = b.active[queue] + len(b.offers[queue]) + len(b.uncertain[queue])
+	}
 	for queue, limit := range b.queues {
-		used := b.active[queue] + len(b.offers[queue]) + len(b.uncertain[queue])
-		credit.Free[queue] = max(0, min(limit-used, credit.Slots))
+		credit.Free[queue] = max(0, min(limit-used[queue], credit.Slots-b.reservedFor(queue, used)))
+	}
+	for queue, slots := range b.reserve {
+		if unused := slots - used[queue]; unused > 0 {
+			if credit.Reserved == nil {
+				credit.Reserved = map[string]int{}
+			}
+			credit.Reserved[queue] = unused
+		}
 	}
 	return credit, requested
+}
+
+// reservedFor returns how many slots a queue must leave to others, if these use so many.
+func (b *claimBuffer) reservedFor(queue string, used map[string]int) (slots int) {
+	for other, reserve := range b.reserve {
+		if other != queue {
+			slots += max(0, reserve-used[other])
+		}
+	}
+	return slots
 }
 
 // moreRoom causes a report if room limited the last one.

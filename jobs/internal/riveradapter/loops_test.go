@@ -98,7 +98,7 @@ func TestJobsRunInTextFormat(t *testing.T) {
 func TestLoopsWriteAndClaim(t *testing.T) {
 	t.Parallel()
 	p := newPilot(t)
-	p.buffer.resize(100, map[string]int{"default": 100, "other": 100})
+	p.buffer.resize(100, map[string]int{"default": 100, "other": 100}, nil)
 	got := ownExecutor(p)
 	ids := []int64{insert(t, p.pool, "available", nil, `{}`), insert(t, p.pool, "available", nil, `{}`)}
 	claimed := claimOwn(t, p, got, ids...)
@@ -313,7 +313,7 @@ func TestUnacknowledgedResultsStopClaims(t *testing.T) {
 	t.Parallel()
 	p := newPilot(t)
 	got := ownExecutor(p)
-	p.buffer.resize(1, map[string]int{"default": 1})
+	p.buffer.resize(1, map[string]int{"default": 1}, nil)
 	for i := range maxPage + 2 {
 		id := int64(1)<<40 + int64(i)
 		p.buffer.own[id] = ownJob{row: &rivertype.JobRow{ID: id}, ended: true}
@@ -402,7 +402,7 @@ func TestStaleResultsAreRejected(t *testing.T) {
 func TestUnwrittenResultsStopClaims(t *testing.T) {
 	t.Parallel()
 	p := newPilot(t)
-	p.buffer.resize(1, map[string]int{"default": 1})
+	p.buffer.resize(1, map[string]int{"default": 1}, nil)
 	got := ownExecutor(p)
 	for range 2 {
 		p.pending.retry([]Result{{Job: &rivertype.JobRow{ID: 1 << 40}}})

@@ -39,10 +39,11 @@ type Options struct {
 	// NotifyEvery is the minimum time between two notifications of inserts into a queue.
 	NotifyEvery time.Duration
 	// Slots is the maximum number of jobs of all queues together. Queues is the maximum
-	// for each queue.
-	Slots  int
-	Queues map[string]int
-	Logger *slog.Logger
+	// for each queue, and Reserved how many slots only jobs of a queue may use.
+	Slots    int
+	Queues   map[string]int
+	Reserved map[string]int
+	Logger   *slog.Logger
 	// Room returns how many more jobs the node should take now, besides the limit of its
 	// slots.
 	Room func() int
@@ -125,7 +126,7 @@ func New(options Options) *Pilot {
 		offers:   wire.OfferChannel(options.Schema, options.Incarnation),
 		control:  wire.Channel(options.Schema, wire.RiverControlChannel),
 		notifier: options.Notifier,
-		buffer:   newClaimBuffer(options.Slots, options.Queues, options.Room),
+		buffer:   newClaimBuffer(options.Slots, options.Queues, options.Reserved, options.Room),
 		pending:  newResultBuffer(), rivers: newRiverJobs(), announced: newAnnouncements(),
 		listener: newNotificationListener(options.Schema), abandoned: make(chan struct{}),
 
@@ -149,7 +150,9 @@ func (p *Pilot) Workers() []*rivertype.WorkerMetadata { return p.workers }
 
 // Resize changes how many jobs this node runs at once, in total and per queue. Running
 // jobs beyond the limit continue.
-func (p *Pilot) Resize(slots int, queues map[string]int) { p.buffer.resize(slots, queues) }
+func (p *Pilot) Resize(slots int, queues, reserved map[string]int) {
+	p.buffer.resize(slots, queues, reserved)
+}
 
 // MoreRoom must be called when Room may have increased. If Room limited the last report,
 // a new report is sent.
