@@ -41,6 +41,12 @@
 // it, and jobs of other keys behind it are offered. While there are such jobs at the top of a
 // queue, the top is read more often, because they are the next ones that get a place.
 //
+// A limit by key may also hold on each node: then there is a group for each node, and a node
+// without a place is not picked. The lock of such a group has the name under which the node claims.
+//
+// A queue may reserve slots of each node. A node reports with its credit how many reserved slots
+// are unused, and offers of jobs of other queues leave these free.
+//
 // A rate (limits_read.go, and RateWindow in internal/jobstore) is a limit whose places return
 // with time. What has started is in a row for each rate and value of its key, which the claim
 // reads and changes under its lock, in the transaction of the start. The leader reads the rows of
