@@ -3,6 +3,7 @@ package forge
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/riverqueue/river"
@@ -12,10 +13,11 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// InsertOpts are River's options for an insert by a node's client, and what becomes of a
-// duplicate: a job with the same Key, or else with the same UniqueOpts. Without both, all jobs
-// of the kind are duplicates. Of Replace, Debounce and Throttle, at most one is set; UniqueOpts
-// then has no ByPeriod and no ByState.
+// InsertOpts are River's options for an insert by a node's client, the units of a rate, and what
+// becomes of a duplicate: a job with the same Key, or else with the same UniqueOpts. Without both,
+// all jobs of the kind are duplicates. Of Replace, Debounce and Throttle, at most one is set;
+// UniqueOpts then has no ByPeriod and no ByState. With none of them, a duplicate is not inserted,
+// and all jobs are accepted without Key and UniqueOpts.
 //
 //	opts, err := forge.InsertOpts{Key: "document-7", Debounce: 5 * time.Second}.River()
 //	...
@@ -24,6 +26,9 @@ import (
 //	verdict := forge.VerdictOf(result)
 type InsertOpts struct {
 	river.InsertOpts
+	// Weight is how many units of a rate the job needs, at most 1000000; 0: those of its kind. A
+	// job with more units than a rate ever has at once never starts.
+	Weight int
 	// Key is a unique key of the program's own, within the kind.
 	Key string
 	// Replace gives the waiting job the new arguments, and the ScheduledAt, Priority,
@@ -47,11 +52,11 @@ func (o InsertOpts) River() (*river.InsertOpts, error) {
 	opts := o.InsertOpts
 	by := opts.UniqueOpts
 	switch {
-	case !d.Set() && o.Key != "":
-		return nil, fmt.Errorf("insert options: Key without Replace, Debounce or Throttle")
-	case !d.Set():
+	case o.Weight < 0 || o.Weight > config.MaxWeight:
+		return nil, fmt.Errorf("insert options: Weight out of range (got %d); want 1 to %d, or 0 for that of the kind", o.Weight, config.MaxWeight)
+	case !d.Set() && o.Key == "" && o.Weight == 0:
 		return &opts, nil
-	case by.ByPeriod != 0 || len(by.ByState) > 0:
+	case d.Set() && (by.ByPeriod != 0 || len(by.ByState) > 0):
 		return nil, fmt.Errorf("insert options: ByPeriod or ByState with Replace, Debounce or Throttle; want ByArgs, ByQueue or Key")
 	}
 	metadata := map[string]json.RawMessage{}
@@ -60,13 +65,17 @@ func (o InsertOpts) River() (*river.InsertOpts, error) {
 			return nil, fmt.Errorf("insert options: read the metadata: %w", err)
 		}
 	}
-	rule := jobstore.NewRule(d, given(opts))
-	rule.Key = o.Key
-	text, err := json.Marshal(rule)
-	if err != nil {
-		return nil, fmt.Errorf("insert options: %w", err)
+	if o.Weight > 0 {
+		metadata[jobstore.KeyWeight] = strconv.AppendInt(nil, int64(o.Weight), 10)
 	}
-	metadata[jobstore.KeyUnique] = text
+	var err error
+	if d.Set() || o.Key != "" {
+		rule := jobstore.NewRule(d, given(opts))
+		rule.Key = o.Key
+		if metadata[jobstore.KeyUnique], err = json.Marshal(rule); err != nil {
+			return nil, fmt.Errorf("insert options: %w", err)
+		}
+	}
 	if opts.Metadata, err = json.Marshal(metadata); err != nil {
 		return nil, fmt.Errorf("insert options: write the metadata: %w", err)
 	}

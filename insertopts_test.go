@@ -53,11 +53,26 @@ func TestInsertOpts(t *testing.T) {
 	insert(InsertOpts{Throttle: time.Hour, InsertOpts: river.InsertOpts{ScheduledAt: later.ScheduledAt}}, 5, 6, Added)
 	insert(InsertOpts{Throttle: time.Hour}, 6, 7, Throttled)
 	insert(InsertOpts{InsertOpts: later}, 2, 8, Duplicate)
+	keyed := InsertOpts{Key: "own", Weight: 7, InsertOpts: river.InsertOpts{ScheduledAt: later.ScheduledAt, Metadata: []byte(`{"a": 1}`)}}
+	owner := insert(keyed, 8, 12, Added)
+	insert(keyed, 9, 13, Duplicate)
+	heavy := insert(InsertOpts{Weight: 5, InsertOpts: river.InsertOpts{ScheduledAt: later.ScheduledAt}}, 10, 14, Added)
+	for id, want := range map[int64]string{owner: `{"a": 1, "forge:weight": 7}`, heavy: `{"forge:weight": 5}`} {
+		var got string
+		if err := pool.QueryRow(t.Context(), `SELECT metadata::text FROM river_job WHERE id = $1`, id).Scan(&got); err != nil || got != want {
+			t.Errorf("metadata %s, %v; want %s", got, err, want)
+		}
+	}
+	var equal int64
+	err := pool.QueryRow(t.Context(), `SELECT forge_enqueue('index', '{"doc": 9}', '{"unique": "own"}')`).Scan(&equal)
+	if err != nil || equal != owner {
+		t.Errorf("SQL: job %d, %v; want job %d", equal, err, owner)
+	}
 
 	many, _ := replace.River()
 	batch := []river.InsertManyParams{{Args: indexArgs{1, 9}, InsertOpts: many}, {Args: indexArgs{7, 10}, InsertOpts: &later}}
 	failed := errors.New("failed")
-	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 		results, err := client.InsertManyTx(t.Context(), tx, batch)
 		if err != nil || VerdictOf(results[0]) != Replaced || results[0].Job.ID != first || VerdictOf(results[1]) != Added {
 			t.Errorf("a batch: %+v, %v", results, err)
@@ -77,7 +92,7 @@ func TestInsertOpts(t *testing.T) {
 	}
 	var left string
 	err = pool.QueryRow(t.Context(), `SELECT string_agg((args ->> 'doc') || ':' || (args ->> 'version'), ' ' ORDER BY id) FROM river_job`).Scan(&left)
-	if want := "1:11 2:3 4:5 5:6"; err != nil || left != want {
+	if want := "1:11 2:3 4:5 5:6 8:12 10:14"; err != nil || left != want {
 		t.Errorf("jobs %s, %v; want %s", left, err, want)
 	}
 }
@@ -91,7 +106,8 @@ func TestInsertOptsAreChecked(t *testing.T) {
 		"max_wait: less than debounce":               {Debounce: time.Minute, MaxWait: time.Second},
 		"max_wait: without debounce":                 {MaxWait: time.Second},
 		"at: a time for a debounced job":             {Debounce: time.Minute, InsertOpts: river.InsertOpts{ScheduledAt: time.Now()}},
-		"Key without":                                {Key: "k"},
+		"Weight out of range (got -1)":               {Weight: -1},
+		"want 1 to 1000000":                          {Weight: 1_000_001},
 		"ByPeriod or ByState":                        {Replace: true, InsertOpts: river.InsertOpts{UniqueOpts: river.UniqueOpts{ByPeriod: time.Hour}}},
 		"read the metadata":                          {Replace: true, InsertOpts: river.InsertOpts{Metadata: []byte("[]")}},
 	} {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +17,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/argschema"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/jobs"
 	"github.com/forge-scheduler/forge/migrations"
 )
 
@@ -57,6 +60,8 @@ func TestSQLEnqueueAppliesSettings(t *testing.T) {
 		{"plain", `{}`, `{"at": "2001-01-31T09:00:00Z", "queue": null, "unique": "", "no_unique": false, "tags": []}`, `available default 1 3 {} {} now`},
 		{"plain", `{}`, `{"delay": "1h30m"}`, `scheduled default 1 3 {} {} delayed`},
 		{"wave", `{}`, `{}`, `available default 1 25 {} {} now`},
+		{"wave", `{}`, `{"weight": 5, "metadata": {"a": 1}}`, `available default 1 25 {} {"a": 1, "forge:weight": 5} now`},
+		{"plain", `{}`, `{"weight": 1000000, "unique": "heavy", "replace": true}`, `available default 1 3 {} {"forge:unique": {"replace": true}, "forge:weight": 1000000} now`},
 		{"greet", `{"name": "Ada"}`, `{}`, `available slow 3 25 {} {} now`},
 	} {
 		id := mustSQLEnqueue(t, pool, test.kind, test.args, test.opts)
@@ -95,11 +100,15 @@ func TestSQLEnqueueRefuses(t *testing.T) {
 		{"greet", `{"name": 7, "at": [1, 2.5]}`, `{}`, `args.at[1]: wrong type (got number); want integer; args.name: wrong type (got number); want string; Want arguments that match the schema of the kind.`},
 		{"greet", `{}`, `{}`, `args.name: missing; Want arguments that match the schema of the kind.`},
 		{"plain", `{}`, `[]`, `opts: wrong type (got array); Want an object such as {"queue": "mail"}.`},
-		{"plain", `{}`, `{"prioritty": 1}`, `opts.prioritty: no such option; Want one of at, debounce, delay, max_attempts, max_wait, metadata, no_unique, priority, queue, replace, tags, throttle, unique, unique_args, unique_period, unique_queue, unique_states.`},
+		{"plain", `{}`, `{"prioritty": 1}`, `opts.prioritty: no such option; Want one of at, debounce, delay, max_attempts, max_wait, metadata, no_unique, priority, queue, replace, tags, throttle, unique, unique_args, unique_period, unique_queue, unique_states, weight.`},
 		{"plain", `{}`, `{"run_at": "x"}`, `opts.run_at: no such option; Want at.`},
 		{"plain", `{}`, `{"priority": "1"}`, `opts.priority: wrong type (got string); Want number.`},
 		{"plain", `{}`, `{"priority": 5}`, `opts.priority: out of range (got 5); Want a whole number from 1 to 4.`},
 		{"plain", `{}`, `{"max_attempts": 1.5}`, `opts.max_attempts: out of range (got 1.5); Want a whole number from 1 to 1000.`},
+		{"plain", `{}`, `{"weight": 0}`, `opts.weight: out of range (got 0); Want a whole number from 1 to 1000000.`},
+		{"plain", `{}`, `{"weight": 1.5}`, `opts.weight: out of range (got 1.5); Want a whole number from 1 to 1000000.`},
+		{"plain", `{}`, `{"weight": 1000001}`, `opts.weight: out of range (got 1000001); Want a whole number from 1 to 1000000.`},
+		{"plain", `{}`, `{"weight": "5"}`, `opts.weight: wrong type (got string); Want number.`},
 		{"plain", `{}`, `{"queue": "a b"}`, `opts.queue: no name of a queue (got a b); Want at most 64 letters and digits, with single - or _ between them.`},
 		{"plain", `{}`, `{"tags": ["ok-1", "no good"]}`, `opts.tags: no tag, or too many (got no good); Want at most 100 tags, each of 3 to 255 letters, digits, - and _, with neither end a -.`},
 		{"plain", `{}`, `{"tags": [1]}`, `opts.tags: wrong type (got [1]); Want an array of strings.`},
@@ -124,6 +133,63 @@ func TestSQLEnqueueRefuses(t *testing.T) {
 	}
 }
 
+// SQL refuses a weight with which a job would never start, as the API does.
+func TestSQLEnqueueRefusesWeightAboveRate(t *testing.T) {
+	t.Parallel()
+	pool, inserter := apply(t, enqueueFile)
+	exec(t, pool, `INSERT INTO forge_limits (scope, name, most, key_source, key_path, per, burst)
+		VALUES ('queue_rate', 'mail', 10, 'args', '{tenant}', '1 minute', 4), ('job_rate', 'plain', 6, NULL, NULL, '1 minute', NULL), ('queue', 'default', 1, NULL, NULL, NULL, NULL)`)
+	for _, test := range []struct{ kind, opts, want string }{
+		{"plain", `{"weight": 6}`, `<nil>`},
+		{"plain", `{"weight": 7}`, `opts.weight: more units than the rate_limit of job plain ever has at once (got 7); Want at most 6.`},
+		{"wave", `{"weight": 7}`, `<nil>`},
+		{"wave", `{"weight": 4, "queue": "mail"}`, `<nil>`},
+		{"wave", `{"weight": 5, "queue": "mail"}`, `opts.weight: more units than the rate_limit of queue mail ever has at once (got 5); Want at most 4.`},
+	} {
+		_, err := sqlEnqueue(t.Context(), pool, test.kind, `{}`, test.opts)
+		if got := refusal(err); got != test.want {
+			t.Errorf("%s %s: got %s, want %s", test.kind, test.opts, got, test.want)
+		}
+		var job jobstore.NewJob
+		if err := json.Unmarshal([]byte(test.opts), &job); err != nil {
+			t.Fatal(err)
+		}
+		job.Kind = test.kind
+		if _, err := jobs.NewEnqueuer(pool, inserter).Enqueue(t.Context(), job, true, "test"); isHeavy(err) != (test.want != "<nil>") {
+			t.Errorf("%s %s: the API answers %v", test.kind, test.opts, err)
+		}
+	}
+	_, err := pool.Exec(t.Context(), `SELECT forge_enqueue_many('[{"kind": "wave"}, {"kind": "plain", "weight": 7}]')`)
+	if got := refusal(err); !strings.HasPrefix(got, "jobs[1].weight: more units") {
+		t.Errorf("got %s", got)
+	}
+}
+
+func isHeavy(err error) bool {
+	_, ok := errors.AsType[jobstore.WeightError](err)
+	return ok
+}
+
+// The functions record what they add, without duplicates, so that nodes count it.
+func TestSQLEnqueueIsCounted(t *testing.T) {
+	t.Parallel()
+	pool, _ := apply(t, enqueueFile)
+	mustSQLEnqueue(t, pool, "plain", `{}`, `{"unique": "a"}`)
+	mustSQLEnqueue(t, pool, "plain", `{}`, `{"unique": "a"}`)
+	exec(t, pool, `SELECT * FROM forge_enqueue_many('[{"kind": "plain"}, {"kind": "wave"}, {"kind": "plain", "unique": "a"}, {"kind": "wave"}, {"kind": "wave", "unique": "b", "throttle": "1h"}, {"kind": "wave", "unique": "b", "throttle": "1h"}]')`)
+	if got, want := rows(t, pool, `SELECT concat_ws(' ', kind, jobs) FROM forge_sql_enqueued ORDER BY id, kind`), []string{"plain 1", "plain 1", "wave 3"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	counts, more, err := jobstore.New(pool).TakeSQLEnqueued(t.Context())
+	slices.SortFunc(counts, func(a, b jobstore.KindCount) int { return strings.Compare(a.Kind, b.Kind) })
+	if want := []jobstore.KindCount{{Kind: "plain", Jobs: 2}, {Kind: "wave", Jobs: 3}}; err != nil || more || !slices.Equal(counts, want) {
+		t.Errorf("got %v, %v, %v", counts, more, err)
+	}
+	if left, _, err := jobstore.New(pool).TakeSQLEnqueued(t.Context()); err != nil || len(left) > 0 {
+		t.Errorf("taken twice: %v, %v", left, err)
+	}
+}
+
 func TestSQLEnqueueManyIsBounded(t *testing.T) {
 	t.Parallel()
 	pool, _ := apply(t, "")
@@ -135,7 +201,7 @@ func TestSQLEnqueueManyIsBounded(t *testing.T) {
 		`[{"kind": 7}]`:              `jobs[0].kind: wrong type (got number); Want string.`,
 		`[{"args": {}}]`:             `jobs[0].kind: no name of a kind (got NULL); Want 1 to 127 printable characters.`,
 		`[{"kind": "k", "args": 1}]`: `jobs[0].args: wrong type (got number); Want a JSON object such as {"name": "Ada"}.`,
-		`[{"kind": "k", "queu": 1}]`: `jobs[0].queu: no such option; Want one of at, debounce, delay, max_attempts, max_wait, metadata, no_unique, priority, queue, replace, tags, throttle, unique, unique_args, unique_period, unique_queue, unique_states.`,
+		`[{"kind": "k", "queu": 1}]`: `jobs[0].queu: no such option; Want one of at, debounce, delay, max_attempts, max_wait, metadata, no_unique, priority, queue, replace, tags, throttle, unique, unique_args, unique_period, unique_queue, unique_states, weight.`,
 	} {
 		_, err := pool.Exec(t.Context(), `SELECT * FROM forge_enqueue_many($1::text::jsonb)`, jobsText)
 		if got := refusal(err); got != want {
@@ -267,7 +333,9 @@ func TestSQLEnqueueNeedsFewRights(t *testing.T) {
 	for _, sql := range []string{
 		`SET LOCAL ROLE ` + role, `SET LOCAL search_path = pg_catalog`,
 		`SELECT public.forge_enqueue('report', '{"a": 1}')`, `SELECT public.forge_enqueue('report', '{"a": 1}')`,
-		`SELECT public.forge_enqueue(kind => 'plain', opts => '{"unique": "a"}')`,
+		`SELECT public.forge_enqueue(kind => 'plain', opts => '{"unique": "a", "weight": 2}')`,
+		`RESET ROLE`, `REVOKE ALL ON public.forge_sql_enqueued FROM ` + role, `SET LOCAL ROLE ` + role,
+		`SELECT public.forge_enqueue(kind => 'wave')`,
 		`SELECT public.forge_cancel(id) FROM public.river_job`,
 	} {
 		if _, err := tx.Exec(t.Context(), sql); err != nil {
@@ -277,8 +345,11 @@ func TestSQLEnqueueNeedsFewRights(t *testing.T) {
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := rows(t, pool, `SELECT kind || ' ' || state FROM river_job ORDER BY id`); !slices.Equal(got, []string{"report cancelled", "plain cancelled"}) {
+	if got := rows(t, pool, `SELECT kind || ' ' || state FROM river_job ORDER BY id`); !slices.Equal(got, []string{"report cancelled", "plain cancelled", "wave cancelled"}) {
 		t.Errorf("got %q", got)
+	}
+	if got := rows(t, pool, `SELECT kind FROM forge_sql_enqueued ORDER BY id`); !slices.Equal(got, []string{"report", "plain"}) {
+		t.Errorf("counted %q", got)
 	}
 }
 
@@ -317,7 +388,7 @@ func sqlGrants(t *testing.T) string {
 	if !ok {
 		t.Fatal("docs/sql.md has no grants")
 	}
-	return "GRANT" + strings.ReplaceAll(grants, "-- for forge_cancel", "")
+	return "GRANT" + regexp.MustCompile(`(?m) --.*$`).ReplaceAllString(grants, "")
 }
 
 // The functions work through a pooler in transaction mode.

@@ -76,7 +76,7 @@ func TestNewLeaderSumsAtOnce(t *testing.T) {
 	}
 }
 
-// Jobs enqueued by commands are counted once, by the node that reads them first.
+// Jobs enqueued by commands and with SQL are counted once, by the node that reads them first.
 func TestEnqueuedByCommandsIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -84,8 +84,11 @@ func TestEnqueuedByCommandsIsCountedOnce(t *testing.T) {
 	defer a.end()
 	defer c.start("b", "00000000000000bb").end()
 	defer c.lead(1)()
-	for total := 3.0; total <= 6; total += 3 {
+	for total := 5.0; total <= 10; total += 5 {
 		if err := jobstore.New(c.pool).NoteEnqueued(t.Context(), []string{"k", "k", "k"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.pool.Exec(t.Context(), `SELECT forge_enqueue_many('[{"kind": "k"}, {"kind": "k"}]')`); err != nil {
 			t.Fatal(err)
 		}
 		c.await("forge_job_enqueued_total", total)

@@ -81,14 +81,30 @@ func (r *Reporter) try(ctx context.Context) {
 	}
 }
 
-// countEnqueued counts the jobs that processes without metrics have inserted. Each
-// is counted by the node that reads it first.
+// maxTakes bounds the reads of records of jobs in one report.
+const maxTakes = 100
+
+// countEnqueued counts the jobs that processes without metrics have inserted, and those that
+// SQL functions have. Each is counted by the node that reads it first.
 func (r *Reporter) countEnqueued(ctx context.Context) error {
-	counts, err := jobstore.New(r.db).TakeEnqueued(ctx)
+	store := jobstore.New(r.db)
+	counts, err := store.TakeEnqueued(ctx)
+	r.add(counts)
+	more := err == nil
+	for range maxTakes {
+		if !more {
+			break
+		}
+		counts, more, err = store.TakeSQLEnqueued(ctx)
+		r.add(counts)
+	}
+	return err
+}
+
+func (r *Reporter) add(counts []jobstore.KindCount) {
 	for _, enqueued := range counts {
 		r.opts.Metrics.JobEnqueued.WithLabelValues(enqueued.Kind).Add(float64(enqueued.Jobs))
 	}
-	return err
 }
 
 func (r *Reporter) report(ctx context.Context) error {

@@ -1,8 +1,8 @@
 // Package jobstore owns the tables of jobs: River's river_job and river_queue, the limits
 // in forge_limits, the starts of rates in forge_rate_windows, the pauses of jobs in
 // forge_pauses, the claims in forge_claims, the output in forge_job_logs and
-// forge_job_log_packs, the counts of inserted jobs in forge_enqueued, and the last accepted job
-// of each throttled key in forge_throttles. It has every statement that writes to them, except
+// forge_job_log_packs, the counts of inserted jobs in forge_enqueued and forge_sql_enqueued, and the
+// last accepted job of each throttled key in forge_throttles. It has every statement that writes to them, except
 // those of the functions for enqueuing in migrations.
 //
 // A claim changes the columns state, attempt, attempted_at and attempted_by of its jobs. No

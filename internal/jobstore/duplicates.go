@@ -82,10 +82,23 @@ func RuleOf(metadata []byte) (*Rule, error) {
 	if duplicates.Debounce > 0 && slices.Contains(rule.Given, GivenAt) {
 		return nil, ErrDebouncedAt
 	}
-	if !duplicates.Set() {
+	if !duplicates.Set() && rule.Key == "" {
 		return nil, nil
 	}
 	return &rule, nil
+}
+
+// OnlyKey reports whether the rule has a unique key and nothing else: a duplicate is not inserted.
+func (r Rule) OnlyKey() bool { return !r.Replace && r.Debounce == "" && r.Throttle == "" }
+
+// WithoutRule returns the metadata without the Rule.
+func WithoutRule(metadata []byte) ([]byte, error) {
+	var found map[string]json.RawMessage
+	if err := json.Unmarshal(metadata, &found); err != nil {
+		return nil, fmt.Errorf("read the metadata: %w", err)
+	}
+	delete(found, KeyUnique)
+	return json.Marshal(found)
 }
 
 // ErrDebouncedAt is the error for a debounced job with a time of its own.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // The order prevents deadlocks between two transactions.
@@ -18,6 +20,18 @@ const takeEnqueuedSQL = `
 DELETE FROM forge_enqueued
 WHERE kind = ANY (ARRAY (SELECT kind FROM forge_enqueued LIMIT 1000 FOR UPDATE SKIP LOCKED))
 RETURNING kind, jobs`
+
+// maxTaken bounds the records that a call takes of calls of forge_enqueue and
+// forge_enqueue_many.
+const maxTaken = 10_000
+
+const takeSQLEnqueuedSQL = `
+WITH taken AS (
+    DELETE FROM forge_sql_enqueued
+    WHERE id = ANY (ARRAY (SELECT id FROM forge_sql_enqueued ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED))
+    RETURNING kind, jobs
+)
+SELECT kind, sum(jobs)::bigint, count(*) FROM taken GROUP BY kind`
 
 // NoteEnqueued records that a process without metrics has inserted jobs of these
 // kinds, for a node to count.
@@ -34,8 +48,8 @@ type KindCount struct {
 	Jobs int64
 }
 
-// TakeEnqueued returns and deletes the records of NoteEnqueued: the caller counts
-// the jobs.
+// TakeEnqueued returns and deletes the records of NoteEnqueued: the caller counts the jobs.
+// The limit is a thousand kinds.
 func (s *Store) TakeEnqueued(ctx context.Context) ([]KindCount, error) {
 	rows, err := s.db.Query(ctx, takeEnqueuedSQL)
 	if err != nil {
@@ -46,4 +60,20 @@ func (s *Store) TakeEnqueued(ctx context.Context) ([]KindCount, error) {
 		return nil, fmt.Errorf("take enqueued jobs: %w", err)
 	}
 	return counts, nil
+}
+
+// TakeSQLEnqueued returns and deletes the records of forge_enqueue and forge_enqueue_many: the
+// caller counts the jobs. more reports whether there may be further records.
+func (s *Store) TakeSQLEnqueued(ctx context.Context) (counts []KindCount, more bool, err error) {
+	var records int64
+	counts, err = postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (c KindCount, err error) {
+		var ofKind int64
+		err = row.Scan(&c.Kind, &c.Jobs, &ofKind)
+		records += ofKind
+		return c, err
+	}, takeSQLEnqueuedSQL, maxTaken)
+	if err != nil {
+		return nil, false, fmt.Errorf("take jobs enqueued with SQL: %w", err)
+	}
+	return counts, records == maxTaken, nil
 }

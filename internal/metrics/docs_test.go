@@ -53,9 +53,9 @@ expired, whatever its last leader reported.
 ` + "`forge_job_enqueued_total`" + ` counts jobs when they are inserted: those of crons, of the API, and of a program that uses
 ` + "`node.Client()`" + `. A transaction that is rolled back later has been counted. ` + "`forge job enqueue`" + `, ` + "`forge cron trigger`" + ` and
 ` + "`forge cron backfill`" + ` are processes without metrics. Their transactions record what they insert in the table
-` + "`forge_enqueued`" + `, and the next node that reports counts it as its own, within ` + "`metrics.scrape_interval`" + `. Jobs that other
-programs insert with SQL, or with a River client of their own, are not counted before they start; ` + "`forge_queue_depth`" + `
-includes them. It counts every unfinished job at each interval, and at most 10,000 a second on average: a million every 100
+` + "`forge_enqueued`" + `, those of [` + "`forge_enqueue`" + `](sql.md) in ` + "`forge_sql_enqueued`" + `, and the next node that reports counts it as its own,
+within ` + "`metrics.scrape_interval`" + `. Jobs that programs insert with a River client of their own, or into ` + "`river_job`" + `, are not
+counted before they start; ` + "`forge_queue_depth`" + ` includes them. It counts every unfinished job at each interval, and at most 10,000 a second on average: a million every 100
 seconds.
 
 The gauges of ` + "`forge_leader_*`" + ` are computed at each scrape. ` + "`forge_leader_fenced_writes_total`" + ` counts every refused write

@@ -144,7 +144,7 @@ func (m *Metrics) addCrons(f *factory) {
 }
 
 func (m *Metrics) addJobs(f *factory) {
-	m.JobEnqueued = f.counterVec("forge_job_enqueued_total", "Jobs that this node inserted, and jobs inserted by commands that this node counted.", "kind")
+	m.JobEnqueued = f.counterVec("forge_job_enqueued_total", "Jobs that this node inserted, and jobs inserted by commands and with SQL functions that this node counted.", "kind")
 	m.JobStarted = f.counterVec("forge_job_started_total", "Attempts started by this node.", "kind")
 	m.JobFinished = f.counterVec("forge_job_finished_total", "Attempts finished by this node, by outcome. The scheduler's leader also counts the attempts of dead nodes, as lost.", "kind", "outcome")
 	m.JobDuration = f.histogramVec("forge_job_duration_seconds", "Seconds that an attempt ran.", "kind")

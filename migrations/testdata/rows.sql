@@ -34,3 +34,4 @@ INSERT INTO forge_kinds (kind, settings) VALUES ('report', '{"queue": "reports"}
 INSERT INTO forge_throttles (key, job_id, accepted_at, until) VALUES (sha256('k'), 51, now(), now() + interval '1 hour');
 INSERT INTO forge_rate_windows (scope, name, key, starts, units, burst_starts, burst_units, idle_at) VALUES ('queue_rate', 'mail', 'acme', ARRAY[now()], '{2}', '{}', '{}', now() + interval '1 hour');
 INSERT INTO forge_pauses (queue, kind, key, key_source, key_path, value, paused_by, reason) VALUES ('default', 'report', 'args.tenant', 'args', '{tenant}', 'acme', 'me', 'too many');
+INSERT INTO forge_sql_enqueued (kind, jobs) VALUES ('report', 3);

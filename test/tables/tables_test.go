@@ -50,6 +50,7 @@ var owners = map[string]string{
 	"forge_rate_windows":     "internal/jobstore",
 	"forge_sessions":         "internal/access",
 	"forge_user_sessions":    "internal/access",
+	"forge_sql_enqueued":     "internal/jobstore",
 	"forge_silences":         "internal/alerts",
 	"forge_throttles":        "internal/jobstore",
 	"forge_tokens":           "internal/access",

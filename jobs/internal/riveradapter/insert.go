@@ -126,6 +126,14 @@ func (d *insertDriver) insertOne(ctx context.Context, db postgres.DB, job *river
 	var err error
 	if rule != nil {
 		toInsert.UniqueKey = keyBy(job, rule)
+	}
+	if rule != nil && rule.OnlyKey() {
+		toInsert.UniqueStates = UniqueStates
+		if toInsert.Metadata, err = jobstore.WithoutRule(job.Metadata); err != nil {
+			return nil, fmt.Errorf("a job of kind %s: %w", job.Kind, err)
+		}
+	}
+	if rule != nil && !rule.OnlyKey() {
 		row, existing, err = d.store.InsertDeduplicated(ctx, db, toInsert, *rule)
 	} else {
 		toInsert.Notification = d.notification(job)
@@ -183,7 +191,7 @@ func OwnKey(kind, key string) []byte {
 // JobInsertFastManyNoReturning implements River's executor. COPY merges no jobs.
 func (t *executorTx) JobInsertFastManyNoReturning(ctx context.Context, params *riverdriver.JobInsertFastManyParams) (int, error) {
 	if rules, err := rulesOf(params.Jobs); err != nil || rules != nil {
-		return 0, errors.Join(err, errors.New("InsertManyFast cannot replace, debounce or throttle jobs; use InsertMany"))
+		return 0, errors.Join(err, errors.New("InsertManyFast cannot replace, debounce or throttle jobs, nor use a Key; use InsertMany"))
 	}
 	return t.ExecutorTx.JobInsertFastManyNoReturning(ctx, params)
 }
