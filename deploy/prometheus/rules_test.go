@@ -189,6 +189,10 @@ func TestRulesFire(t *testing.T) {
 		{"ForgeJobsOrphaned", "some", `forge_job_orphaned_total 2x20 5x10`, true},
 		{"ForgeJobsWaiting", "none", `forge_assignment_waiting 0x30`, false},
 		{"ForgeJobsWaiting", "some", `forge_assignment_waiting 7x30`, true},
+		{"ForgeLimitStarving", "no limit holds a job back", noSeries, false},
+		{"ForgeLimitStarving", "for minutes", `forge_limit_wait_seconds{scope="queue",name="q",limit="key",key="acme"} 300x30`, false},
+		{"ForgeLimitStarving", "for long", `forge_limit_wait_seconds{scope="queue",name="q",limit="key",key="acme"} 900x30
+			forge_limit_wait_seconds{scope="queue",name="q",limit="key",key="other"} 5x30`, true},
 		{"ForgeNodeDead", "no aggregator", noSeries, false},
 		{"ForgeNodeDead", "left", `forge_nodes{state="left"} 2x30
 			forge_nodes{state="dead"} 0x30`, false},

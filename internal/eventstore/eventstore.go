@@ -56,6 +56,10 @@ const (
 	// IndexRebuilt is appended when the log compactor rebuilt an index to free its unused
 	// space.
 	IndexRebuilt = "index_rebuilt"
+	// LimitStarving is appended when a limit has held a job back for long, LimitRecovered when
+	// it no longer does. Their data is a LimitWait.
+	LimitStarving  = "limit_starving"
+	LimitRecovered = "limit_recovered"
 )
 
 // Event is one entry of the event log. NodeID, Role and Term are zero if they do

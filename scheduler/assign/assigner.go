@@ -68,6 +68,7 @@ type Assigner struct {
 	logger       *slog.Logger
 	offerTimeout time.Duration
 	cheapBelow   time.Duration
+	recoverAfter time.Duration
 	running      atomic.Pointer[loop]
 }
 
@@ -80,7 +81,7 @@ func New(options Options) (*Assigner, error) {
 	default:
 		return nil, fmt.Errorf("assignment strategy %q: want %q, %q or %q", options.Strategy, LeastLoaded, RoundRobin, Spread)
 	}
-	return &Assigner{options: options, logger: options.Logger.With("part", "assign"), offerTimeout: offerTimeout, cheapBelow: cheapBelow}, nil
+	return &Assigner{options: options, logger: options.Logger.With("part", "assign"), offerTimeout: offerTimeout, cheapBelow: cheapBelow, recoverAfter: recoverAfter}, nil
 }
 
 // Lead assigns jobs until ctx ends or the term is over. It returns nil if ctx ended, and
@@ -125,10 +126,12 @@ func (a *Assigner) listenAndLead(ctx context.Context, fence leaderstore.Fence, n
 // newLoop returns a loop that knows nothing of earlier ones but the nodes: after an interruption,
 // or in a new term, it reads each queue from the beginning, and counts the places of limits.
 func (a *Assigner) newLoop(fence leaderstore.Fence, nodes *nodeTable, logger *slog.Logger) *loop {
-	return &loop{
+	l := &loop{
 		turn: make(chan struct{}, 1),
 		pool: a.options.Pool, notifier: a.options.Notifier, delay: a.options.Notifier.Delay(), fence: fence, schema: a.options.Schema,
 		metrics: a.options.Metrics, tracer: a.options.Tracer, logger: logger, offerTimeout: a.offerTimeout, cheapBelow: a.cheapBelow,
 		nodes: nodes, limits: newLimits(), queueScans: map[string]*queueScan{}, pendingOffers: map[int64]pendingOffer{},
 	}
+	l.limits.waits.starvation.recoverAfter = a.recoverAfter
+	return l
 }

@@ -14,3 +14,6 @@ func LogTo(a *Assigner, logger *slog.Logger) { a.logger = logger }
 // SetCheapBelow sets how long a check below the marks may take while scans do not start at
 // the marks.
 func SetCheapBelow(a *Assigner, limit time.Duration) { a.cheapBelow = limit }
+
+// SetRecoverAfter sets for how long no job of a starving group must have been read.
+func SetRecoverAfter(a *Assigner, after time.Duration) { a.recoverAfter = after }

@@ -99,7 +99,7 @@ type refusal struct {
 func newLimits() *limits {
 	return &limits{
 		offered: map[int64]offeredJob{}, pending: map[group]int{}, running: map[group]int{}, windows: map[group]rateWindow{},
-		heavy: map[group]time.Time{},
+		heavy: map[group]time.Time{}, waits: limitWaits{starvation: newStarvation()},
 	}
 }
 

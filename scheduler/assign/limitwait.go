@@ -27,6 +27,7 @@ type limitWaits struct {
 	reportedAt time.Time
 	// current contains what was read since reportedAt, last what was read before.
 	current, last map[group]time.Time
+	starvation    starvation
 }
 
 // note records that a group holds back a job that was due at a time.
@@ -35,7 +36,7 @@ func (w *limitWaits) note(g group, due time.Time) {
 		w.current = map[group]time.Time{}
 	}
 	oldest, known := w.current[g]
-	if !known && len(w.current) >= maxTimedGroups {
+	if !known && len(w.current) >= maxTimedGroups && !w.starvation.knows(g) {
 		return
 	}
 	if !known || due.Before(oldest) {
@@ -43,12 +44,13 @@ func (w *limitWaits) note(g group, due time.Time) {
 	}
 }
 
-// report sets the series of the waits, if the last report is long ago.
-func (w *limitWaits) report(now time.Time, wait *prometheus.GaugeVec) {
+// report sets the series of the waits, if the last report is long ago. It returns since when the
+// oldest job of each group has been due; nil if there is no report.
+func (w *limitWaits) report(now time.Time, wait *prometheus.GaugeVec) (oldest map[group]time.Time) {
 	if now.Sub(w.reportedAt) < waitReportInterval {
-		return
+		return nil
 	}
-	oldest := maps.Clone(w.last)
+	oldest = maps.Clone(w.last)
 	if oldest == nil {
 		oldest = map[group]time.Time{}
 	}
@@ -73,4 +75,5 @@ func (w *limitWaits) report(now time.Time, wait *prometheus.GaugeVec) {
 		}
 		wait.WithLabelValues(g.scope, g.name, g.class, key).Set(now.Sub(oldest[g]).Seconds())
 	}
+	return oldest
 }

@@ -123,7 +123,9 @@ func (l *loop) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.limits.waits.report(l.lastStep, l.metrics.LimitWait)
+	if err := l.recordStarvation(ctx, l.limits.waits.report(l.lastStep, l.metrics.LimitWait)); err != nil {
+		return err
+	}
 	if err := l.offer(ctx, assigned); err != nil {
 		return err
 	}

@@ -131,6 +131,14 @@ var groups = []group{
 			about:   "All slots are taken by newer or more urgent jobs, or no node can take it.",
 			runbook: "waiting-jobs",
 		},
+		{
+			comment: "The key is _other for the values beyond the 50 with the longest waits of a limit.",
+			name:    "ForgeLimitStarving", severity: warning, wait: "1m",
+			expr:    "max by (scope, name, limit, key) (forge_limit_wait_seconds) > 600",
+			summary: "A limit of {{ $labels.scope }} {{ $labels.name }} has held back a job of the key '{{ $labels.key }}' for {{ humanizeDuration $value }}.",
+			about:   "Jobs of the key come faster than the limit lets them run, the running ones do not end, or a job needs more units than the rate has.",
+			runbook: "limits-that-hold-jobs-back",
+		},
 	}},
 	{"forge-database", []rule{
 		{
