@@ -209,7 +209,7 @@ bench-dashboard: ## Measure pages and open streams on a million jobs (needs Chro
 	go -C bench run ./dashboard $(BENCHFLAGS)
 
 .PHONY: bench-limits
-bench-limits: ## Measure limits by key and fair queues.
+bench-limits: ## Measure limits by key, fair queues, and a million waiting jobs of many keys.
 	@scripts/need-postgres
 	go -C bench run ./limits $(BENCHFLAGS)
 

@@ -125,7 +125,7 @@ var metricChanges = []metricChange{
 		`forge_job_enqueued_total{kind="print"}`, `forge_job_started_total{kind="print"}`, `forge_job_finished_total{kind="print",outcome="completed"}`,
 		`forge_job_duration_seconds{kind="print"}`, `forge_job_wait_seconds{kind="print"}`,
 		`forge_queue_job_finished_total{queue="default"}`, `forge_queue_job_duration_seconds{queue="default"}`, `forge_queue_job_wait_seconds{queue="default"}`,
-		`forge_node_job_finished_total{outcome="completed"}`, `forge_node_job_duration_seconds`, `forge_node_job_wait_seconds`, `forge_assignment_offers_total`, `forge_assignment_claims_total`,
+		`forge_node_job_finished_total{outcome="completed"}`, `forge_node_job_duration_seconds`, `forge_node_job_wait_seconds`, `forge_assignment_offers_total`, `forge_assignment_claims_total`, `forge_assignment_step_duration_seconds`,
 		`forge_job_output_lines_total{kind="print"}`, `forge_job_output_dropped_lines_total{kind="print"}`, `forge_command_start_seconds`,
 	}, nil},
 	{"a command enqueues", func(m *metricsTest) { m.enqueueByCommand("print") }, []string{`forge_job_enqueued_total{kind="print"}`}, nil},

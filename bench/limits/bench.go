@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -73,13 +74,14 @@ func newBench(ctx context.Context, o options, progress io.Writer) (*bench, error
 	}
 	b.result = rig.Result{Bench: "limits", Ratios: map[string]float64{}, Values: map[string]float64{}, Settings: map[string]any{
 		"machine": rig.Machine(), "nodes": nodes, "trials": o.trials, "jobs": o.jobs, "keys": o.keys, "limit_per_key": keyLimit, "slots": o.slots,
-		"backlog": o.backlog, "singles": o.singles, "service": o.service.String(),
+		"backlog": o.backlog, "singles": o.singles, "service": o.service.String(), "load_average": loadAverage(),
+		"waiting": o.waiting, "waiting_keys": o.waitingKeys, "waiting_service": o.waitingService.String(), "waiting_workers": o.waitingWorkers,
 	}}
 	return b, nil
 }
 
 // start starts the nodes on a database of their own.
-func (b *bench) start(ctx context.Context, slots int) (*pgxpool.Pool, error) {
+func (b *bench) start(ctx context.Context, slots int, queues ...string) (*pgxpool.Pool, error) {
 	url, pool, err := b.rig.Database(ctx)
 	if err != nil {
 		return nil, err
@@ -88,7 +90,7 @@ func (b *bench) start(ctx context.Context, slots int) (*pgxpool.Pool, error) {
 		return nil, err
 	}
 	for i := range nodes {
-		if _, err := b.rig.StartNode(fmt.Sprint("n", i), url, fmt.Sprintf("slots = %d\n%s", slots, queuesConfig), outEnv+"=1"); err != nil {
+		if _, err := b.rig.StartNode(fmt.Sprint("n", i), url, fmt.Sprintf("slots = %d\n%s%s", slots, queuesConfig, strings.Join(queues, "")), outEnv+"=1"); err != nil {
 			return nil, err
 		}
 	}
@@ -235,6 +237,7 @@ func (b *bench) print(out io.Writer) error {
 	fmt.Fprintf(table, "jobs over a limit\t%.0f\t\n", v["over_limit"])
 	fmt.Fprintf(table, "wait of a small tenant, p99 ms\t%.0f\t\n", v["small_tenant_p99_ms"])
 	fmt.Fprintf(table, "longest wait of the big tenant, s\t%.1f\t\n", v["big_wait_s"])
+	b.printWaiting(table)
 	if err := table.Flush(); err != nil {
 		return err
 	}

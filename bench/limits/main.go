@@ -12,6 +12,12 @@
 //	fair   a backlog of one tenant in a queue with fair_by, and single jobs of other tenants.
 //	       small_tenant_p99_ms is how long these wait, big_wait_s how long the last job of
 //	       the backlog does.
+//	waiting  a backlog of a million jobs with many values of the key of a limit, ten in a row of
+//	       each, of which few run at a time. step_p99_ms is how long a step of the leader takes,
+//	       heap_mb and rss_mb are what its process needs. beside is the rate of a queue without
+//	       limits beside the backlog, over that without it. Then the leader is killed:
+//	       takeover_first_ms is the time until a job of the backlog starts in the next term,
+//	       takeover_usual_ms until they start at nine tenths of the rate that the nodes left have.
 //
 // It prints a table and, as the last line, one JSON object.
 package main
@@ -36,6 +42,12 @@ type options struct {
 	backlog int // of the big tenant
 	singles int // jobs of other tenants
 	service time.Duration
+
+	waiting        int // jobs of the part waiting
+	waitingKeys    int
+	waitingWorkers int // of each node
+	waitingService time.Duration
+	watch          time.Duration
 }
 
 const (
@@ -57,11 +69,17 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.backlog, "backlog", 10_000, "jobs of the big tenant")
 	flags.IntVar(&o.singles, "singles", 100, "jobs of other tenants, one of each")
 	flags.DurationVar(&o.service, "service", 50*time.Millisecond, "`length` of a job of the part fair")
+	flags.IntVar(&o.waiting, "waiting", 1_000_000, "jobs of the part waiting")
+	flags.IntVar(&o.waitingKeys, "waiting-keys", 100_000, "keys of these jobs")
+	flags.IntVar(&o.waitingWorkers, "waiting-workers", 50, "of these jobs, how many a node runs at once")
+	flags.DurationVar(&o.waitingService, "waiting-service", 500*time.Millisecond, "`length` of such a job")
+	flags.DurationVar(&o.watch, "watch", 20*time.Second, "for how `long` the part waiting is watched")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	if o.trials < 1 || o.jobs < 100 || o.keys < 1 || o.slots < 10 || o.backlog < 10 || o.singles < 1 || o.service < 0 {
-		return o, errors.New("want a trial, 100 jobs, a key, ten slots, ten jobs of the big tenant and one of another")
+	if o.trials < 1 || o.jobs < 100 || o.keys < 1 || o.slots < 10 || o.backlog < 10 || o.singles < 1 || o.service < 0 ||
+		o.waiting < 1 || o.waitingKeys < 1 || o.waitingKeys > o.waiting || o.waitingWorkers < 1 || o.waitingService <= 0 || o.watch < time.Second {
+		return o, errors.New("want a trial, 100 jobs, a key, ten slots, ten jobs of the big tenant and one of another, waiting jobs of no more keys than jobs, and a second to watch")
 	}
 	return o, nil
 }
@@ -83,6 +101,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	if err := b.fair(ctx); err != nil {
+		return err
+	}
+	if err := b.wait(ctx); err != nil {
 		return err
 	}
 	return b.print(stdout)

@@ -62,6 +62,8 @@ type Metrics struct {
 	AssignmentClaims  prometheus.Counter // jobs that this node claimed
 	AssignmentRefused prometheus.Counter // offered jobs that this node could not claim
 	AssignmentWaiting prometheus.Gauge   // available jobs that no node could run
+	// AssignmentStepSeconds is how long the leader's steps took. It has no labels.
+	AssignmentStepSeconds *prometheus.HistogramVec
 	// AssignmentUnworked counts the waiting jobs whose kind has no worker on any
 	// node, by kind.
 	AssignmentUnworked *prometheus.GaugeVec
@@ -168,6 +170,7 @@ func (m *Metrics) addAssignment(f *factory) {
 	m.AssignmentClaims = f.counter("forge_assignment_claims_total", "Offered jobs that this node claimed.")
 	m.AssignmentRefused = f.counter("forge_assignment_refused_total", "Offered jobs that this node could no longer claim.")
 	m.AssignmentWaiting = f.gauge("forge_assignment_waiting", "Available jobs that no node could run at the last sweep of the scheduler's leader.")
+	m.AssignmentStepSeconds = f.histogramVec("forge_assignment_step_duration_seconds", "Seconds that a step of the scheduler's leader took: it reads available jobs and the use of their limits, and offers jobs.")
 	m.AssignmentUnworked = f.gaugeVec("forge_assignment_unworked", "Available jobs whose kind has no worker on any live node, by kind; no series for other kinds or on other nodes.", "kind")
 	m.LimitWait = f.gaugeVec("forge_limit_wait_seconds", "Seconds for which the oldest job that a limit holds back has been due, by scope (queue or job), name, limit (all, key, node or rate) and the value of its key; the 50 values with the longest waits, the others together as _other; no series where no job waits for a limit or on other nodes.", "scope", "name", "limit", "key")
 }

@@ -131,6 +131,7 @@ func (l *loop) step(ctx context.Context) error {
 	}
 	l.prune()
 	l.steps++
+	l.metrics.AssignmentStepSeconds.WithLabelValues().Observe(time.Since(l.lastStep).Seconds())
 	return nil
 }
 

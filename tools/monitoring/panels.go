@@ -93,6 +93,7 @@ var rows = []row{
 			{"sum(rate(forge_assignment_claims_total" + rate + "))", "claimed"},
 			{"sum(rate(forge_assignment_refused_total" + rate + "))", "refused"},
 		}},
+		{"Steps of the leader", "How long the scheduler's leader takes to read available jobs and to offer them: the 99th percentile.", timeSeries, seconds, []query{{"histogram_quantile(0.99, sum by (le) (rate(forge_assignment_step_duration_seconds_bucket" + rate + ")))", "step"}}},
 		{"Waits for limits", "How long the oldest job that a limit holds back has been due.", timeSeries, seconds, []query{{"max by (scope, name, limit, key) (forge_limit_wait_seconds) or vector(0)", "{{scope}} {{name}} {{limit}} {{key}}"}}},
 		{"Jobs without a worker", "Available jobs whose kind has no worker on any live node.", timeSeries, short, []query{{"sum by (kind) (forge_assignment_unworked) or vector(0)", "{{kind}}"}}},
 	}},

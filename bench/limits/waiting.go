@@ -1,0 +1,293 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/forge-scheduler/forge/bench/internal/rig"
+)
+
+const (
+	waitingQueue = "waiting"
+	// usualShare is the share of the usual rate that counts as usual, in each usualWindow.
+	usualShare  = 0.9
+	usualWindow = 500 * time.Millisecond
+	// takeoverWatch is how long the next leader is watched.
+	takeoverWatch = 10 * time.Second
+	mebibyte      = 1 << 20
+)
+
+const (
+	// fillSQL makes $1 jobs that take $3 ms, in the order of $2 keys.
+	fillSQL = `
+INSERT INTO river_job (kind, queue, args, max_attempts, metadata)
+SELECT 'job', 'waiting', jsonb_build_object('k', 'w' || n * $2::bigint / $1::bigint, 'ms', $3::int), 25, '{}'
+FROM generate_series(0, $1::int - 1) AS n`
+	leaderSQL  = `SELECT l.node_id, n.api_url, l.term FROM forge_leaders AS l JOIN forge_nodes AS n USING (node_id) WHERE l.role = 'scheduler' AND l.lease_until > clock_timestamp()`
+	startedSQL = `SELECT count(*) FROM river_job WHERE queue = 'waiting' AND attempted_at BETWEEN $1 AND $2`
+	nowSQL     = `SELECT clock_timestamp()`
+	// startsSQL returns the starts after a time, in order.
+	startsSQL   = `SELECT attempted_at FROM river_job WHERE queue = 'waiting' AND attempted_at > $1 ORDER BY attempted_at`
+	acquiredSQL = `SELECT acquired_at FROM forge_leaders WHERE role = 'scheduler' AND term > $1 AND node_id IS NOT NULL`
+)
+
+// leader is the node that leads the scheduler.
+type leader struct {
+	node, api string
+	term      int64
+}
+
+func leaderOf(ctx context.Context, pool *pgxpool.Pool) (l leader, err error) {
+	if err = pool.QueryRow(ctx, leaderSQL).Scan(&l.node, &l.api, &l.term); err != nil {
+		err = fmt.Errorf("read the leader: %w", err)
+	}
+	return l, err
+}
+
+// wait measures a backlog with many keys.
+func (b *bench) wait(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, partTimeout)
+	defer cancel()
+	defer b.rig.KillAll()
+	pool, err := b.start(ctx, b.slots+b.waitingWorkers, fmt.Sprintf("[queues.waiting]\nmax_workers = %d\nlimit_per_key = { key = \"args.k\", limit = 1 }\n", b.waitingWorkers))
+	if err != nil {
+		return err
+	}
+	alone, err := b.unlimited(ctx, pool)
+	if err != nil {
+		return err
+	}
+	b.say("waiting: %d jobs of %d keys", b.waiting, b.waitingKeys)
+	for _, sql := range []string{"TRUNCATE river_job", "VACUUM ANALYZE river_job"} {
+		if _, err := pool.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("prepare the table: %w", err)
+		}
+	}
+	if _, err := pool.Exec(ctx, fillSQL, b.waiting, b.waitingKeys, b.waitingService.Milliseconds()); err != nil {
+		return fmt.Errorf("fill the queue: %w", err)
+	}
+	if _, err := pool.Exec(ctx, "ANALYZE river_job"); err != nil {
+		return fmt.Errorf("fill the queue: %w", err)
+	}
+	usual, err := b.watched(ctx, pool)
+	if err != nil {
+		return err
+	}
+	beside, err := b.unlimited(ctx, pool)
+	if err != nil {
+		return err
+	}
+	b.result.Values["alone_per_s"], b.result.Values["beside_per_s"] = rig.Round(alone), rig.Round(beside)
+	b.result.Ratios["beside"] = rig.Round(beside / alone)
+	return b.takeover(ctx, pool, usual)
+}
+
+// unlimited returns the rate of the jobs of a queue without limits: the median of the trials,
+// after one to warm up.
+func (b *bench) unlimited(ctx context.Context, pool *pgxpool.Pool) (perSecond float64, err error) {
+	var rates []float64
+	for trial := range b.trials + 1 {
+		if err := b.rig.Checkpoint(ctx); err != nil {
+			return 0, err
+		}
+		began, err := insert(ctx, pool, b.jobs, "plain", b.keys, "k", 0)
+		if err != nil {
+			return 0, err
+		}
+		if err := b.drained(ctx, pool, "plain"); err != nil {
+			return 0, err
+		}
+		if trial > 0 {
+			rates = append(rates, float64(b.jobs)/time.Since(began).Seconds())
+		}
+	}
+	return median(rates), nil
+}
+
+// watched measures the leader while the backlog is worked and nothing else, and returns how many
+// of its jobs start in a second.
+func (b *bench) watched(ctx context.Context, pool *pgxpool.Pool) (perSecond float64, err error) {
+	if err := rig.SleepUntil(ctx, time.Now().Add(b.watch/4)); err != nil { // it reads all of the backlog once
+		return 0, err
+	}
+	l, err := leaderOf(ctx, pool)
+	if err != nil {
+		return 0, err
+	}
+	before, err := scrape(ctx, l)
+	if err != nil {
+		return 0, err
+	}
+	var from, until time.Time
+	if err := pool.QueryRow(ctx, nowSQL).Scan(&from); err != nil {
+		return 0, fmt.Errorf("read the time: %w", err)
+	}
+	if err := rig.SleepUntil(ctx, time.Now().Add(b.watch)); err != nil {
+		return 0, err
+	}
+	if err := pool.QueryRow(ctx, nowSQL).Scan(&until); err != nil {
+		return 0, fmt.Errorf("read the time: %w", err)
+	}
+	after, err := scrape(ctx, l)
+	if err != nil {
+		return 0, err
+	}
+	var started float64
+	if err := pool.QueryRow(ctx, startedSQL, from, until).Scan(&started); err != nil {
+		return 0, fmt.Errorf("count the starts: %w", err)
+	}
+	perSecond = started / until.Sub(from).Seconds()
+	v := b.result.Values
+	v["waiting_per_s"], v["step_p99_ms"] = rig.Round(perSecond), rig.Round(1000*after.quantile(before, 0.99))
+	v["heap_mb"], v["rss_mb"] = rig.Round(after.heap/mebibyte), rig.Round(after.rss/mebibyte)
+	return perSecond, nil
+}
+
+// takeover kills the leader and measures the next one.
+func (b *bench) takeover(ctx context.Context, pool *pgxpool.Pool, usual float64) error {
+	l, err := leaderOf(ctx, pool)
+	if err != nil {
+		return err
+	}
+	var killed, acquired time.Time
+	if err := pool.QueryRow(ctx, nowSQL).Scan(&killed); err != nil {
+		return fmt.Errorf("read the time: %w", err)
+	}
+	b.say("waiting: %s is killed", l.node)
+	for _, p := range b.rig.Processes() {
+		if p.ID == l.node {
+			p.Kill()
+		}
+	}
+	err = rig.Await(ctx, "the next leader", func(ctx context.Context) (bool, error) {
+		return true, pool.QueryRow(ctx, acquiredSQL, l.term).Scan(&acquired)
+	})
+	if err != nil {
+		return err
+	}
+	if err := rig.SleepUntil(ctx, time.Now().Add(min(takeoverWatch, b.watch))); err != nil {
+		return err
+	}
+	rows, err := pool.Query(ctx, startsSQL, acquired)
+	if err != nil {
+		return fmt.Errorf("read the starts: %w", err)
+	}
+	defer rows.Close()
+	var starts []time.Time
+	for rows.Next() {
+		var at time.Time
+		if err := rows.Scan(&at); err != nil {
+			return fmt.Errorf("read the starts: %w", err)
+		}
+		starts = append(starts, at)
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read the starts: %w", err)
+	}
+	usualAt := usualFrom(starts, usual*(nodes-1)/nodes)
+	if len(starts) == 0 || usualAt.IsZero() {
+		return fmt.Errorf("%d jobs of the backlog started after the leader's end, never at the usual rate of %.0f/s", len(starts), usual*(nodes-1)/nodes)
+	}
+	b.result.Values["takeover_first_ms"] = rig.Round(rig.Milliseconds(starts[0].Sub(killed)))
+	b.result.Values["takeover_usual_ms"] = rig.Round(rig.Milliseconds(usualAt.Sub(killed)))
+	return nil
+}
+
+// usualFrom returns the first of the starts from which there are as many in the next usualWindow
+// as at the rate; zero if there is none.
+func usualFrom(starts []time.Time, perSecond float64) time.Time {
+	want := int(usualShare * perSecond * usualWindow.Seconds())
+	for i, at := range starts {
+		if n, _ := slices.BinarySearchFunc(starts[i:], at.Add(usualWindow), time.Time.Compare); n >= max(want, 1) {
+			return at
+		}
+	}
+	return time.Time{}
+}
+
+// sample is what a node's metrics say of its process and of the leader's steps.
+type sample struct {
+	heap, rss float64 // bytes
+	steps     *dto.Histogram
+}
+
+// scrape reads the metrics of a leader.
+func scrape(ctx context.Context, l leader) (s sample, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.api+"/metrics", nil)
+	if err != nil {
+		return s, fmt.Errorf("read the metrics of %s: %w", l.node, err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return s, fmt.Errorf("read the metrics of %s: %w", l.node, err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(answer.Body)
+	if err != nil {
+		return s, fmt.Errorf("read the metrics of %s: %w", l.node, err)
+	}
+	first := func(name string) *dto.Metric {
+		if family := families[name]; family != nil && len(family.GetMetric()) > 0 {
+			return family.GetMetric()[0]
+		}
+		return &dto.Metric{}
+	}
+	s.heap = first("go_memstats_heap_inuse_bytes").GetGauge().GetValue()
+	s.rss = first("process_resident_memory_bytes").GetGauge().GetValue()
+	s.steps = first("forge_assignment_step_duration_seconds").GetHistogram()
+	return s, nil
+}
+
+// quantile returns the duration in seconds that a share of the steps since before did not exceed,
+// interpolated within a bucket.
+func (s sample) quantile(before sample, share float64) float64 {
+	since := func(i int) float64 {
+		count := float64(s.steps.GetBucket()[i].GetCumulativeCount())
+		if buckets := before.steps.GetBucket(); i < len(buckets) {
+			count -= float64(buckets[i].GetCumulativeCount())
+		}
+		return count
+	}
+	buckets := s.steps.GetBucket()
+	rank := share * float64(s.steps.GetSampleCount()-before.steps.GetSampleCount())
+	lower, below := 0.0, 0.0
+	for i, bucket := range buckets {
+		if n := since(i); n >= rank && n > below {
+			return lower + (bucket.GetUpperBound()-lower)*(rank-below)/(n-below)
+		}
+		lower, below = bucket.GetUpperBound(), since(i)
+	}
+	return lower
+}
+
+// loadAverage is the machine's load when the run begins; empty where it is not known.
+func loadAverage() string {
+	body, _ := os.ReadFile("/proc/loadavg") // not everywhere
+	return strings.Join(strings.Fields(string(body))[:min(3, len(strings.Fields(string(body))))], " ")
+}
+
+// printWaiting writes the lines of the part waiting.
+func (b *bench) printWaiting(table io.Writer) {
+	v := b.result.Values
+	fmt.Fprintf(table, "backlog of many keys, jobs/s\t%.0f\t\n", v["waiting_per_s"])
+	fmt.Fprintf(table, "step of its leader, p99 ms\t%.0f\t\n", v["step_p99_ms"])
+	fmt.Fprintf(table, "heap of its leader, MiB\t%.0f\t\n", v["heap_mb"])
+	fmt.Fprintf(table, "resident memory of its leader, MiB\t%.0f\t\n", v["rss_mb"])
+	fmt.Fprintf(table, "without limits, no backlog, jobs/s\t%.0f\t\n", v["alone_per_s"])
+	fmt.Fprintf(table, "without limits, beside the backlog, jobs/s\t%.0f\t\n", v["beside_per_s"])
+	fmt.Fprintf(table, "beside over without the backlog\t%.2f\t\n", b.result.Ratios["beside"])
+	fmt.Fprintf(table, "leader killed, first start after ms\t%.0f\t\n", v["takeover_first_ms"])
+	fmt.Fprintf(table, "leader killed, usual rate after ms\t%.0f\t\n", v["takeover_usual_ms"])
+}
