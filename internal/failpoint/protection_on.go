@@ -35,6 +35,9 @@ var ahead = sync.OnceValue(func() time.Duration {
 //	crons/catch-up        a new leader begins with the ticks to come
 //	crons/database-clock  LocalClock says what is due
 //	cronstore/unique-key  a tick may be recorded twice (the key has to go, too)
+//	limits/recount        a term counts the running jobs of its own only, as in a memory of its own
+//	limits/hung-attempts  the attempts of a node that has been silent for two seconds do not count
+//	limits/rate-window    a term does not know what has started of a rate before it
 //	jobs/attempt-fence    whoever ran an attempt may finish the job, given up or not
 //	jobs/unacknowledged   a node forgets a job that has ended before its result is acknowledged
 func Off(protection string) bool { return slices.Contains(missing(), protection) }

@@ -217,7 +217,7 @@ func (c *Client) claimLimited(ctx context.Context, sql string, o Offer) (claimed
 	batch.Queue(claimLockTimeoutSQL)
 	batch.Queue(lockClaimLimitsSQL, of)
 	batch.Queue(lockClaimKeysSQL, pgx.StrictNamedArgs{"ids": o.IDs, "client": c.of.ClientID})
-	batch.Queue(sql, c.claimArgs(o))
+	batch.Queue(withProtections(sql), c.claimArgs(o))
 	batch.Queue(commitClaimSQL)
 	sent := c.pool.SendBatch(ctx, batch)
 	claimed, locked, err = readClaim(sent)

@@ -50,7 +50,7 @@ func (s *Store) PlacesTaken(ctx context.Context, of []Places) ([]Places, error) 
 	for i, p := range of {
 		scopes[i], names[i], classes[i], keys[i], clients[i] = p.Scope, p.Name, p.Class, p.Key, p.Client
 	}
-	places, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Places], placesSQL, scopes, names, classes, keys, clients)
+	places, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Places], withProtections(placesSQL), scopes, names, classes, keys, clients)
 	if err != nil {
 		return nil, fmt.Errorf("count the places taken: %w", err)
 	}

@@ -39,7 +39,7 @@ func (s *Store) RateWindows(ctx context.Context, of []Places) ([]RateWindow, err
 	for i, p := range of {
 		scopes[i], names[i], keys[i] = p.Scope, p.Name, p.Key
 	}
-	windows, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[RateWindow], rateWindowsSQL, scopes, names, keys)
+	windows, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[RateWindow], withProtections(rateWindowsSQL), scopes, names, keys)
 	if err != nil {
 		return nil, fmt.Errorf("read what rates leave: %w", err)
 	}

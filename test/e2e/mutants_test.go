@@ -27,6 +27,9 @@ type mutant struct {
 	want   checker.Kind
 	config string
 	takes  time.Duration // how long a job runs
+	// keyLimit is how many jobs of a tenant may run at once, and rate how many may start; zero: any.
+	keyLimit int
+	rate     checker.Rate
 	// strike says whether the mutant has done wrong; of forge itself nothing is asked.
 	strike func(s *scene) bool
 }
@@ -61,6 +64,18 @@ var mutants = []mutant{
 	{
 		name: "attempt fence", without: "jobs/attempt-fence", want: checker.StaleAttempt, takes: 3 * time.Second,
 		config: unhurried, strike: (*scene).wakeWorker,
+	},
+	{
+		name: "count of a limit", without: "limits/recount", want: checker.OverLimit, takes: 8 * time.Second, keyLimit: 1,
+		config: oneOfATenant + unhurried, strike: (*scene).killWhileAtLimit,
+	},
+	{
+		name: "attempts of a hung node", without: "limits/hung-attempts", want: checker.OverLimit, takes: time.Second, keyLimit: 1,
+		config: oneOfATenant + slowlyDead + unhurried, strike: (*scene).hangAtLimit,
+	},
+	{
+		name: "window of a rate", without: "limits/rate-window", want: checker.OverRate, rate: checker.Rate{Limit: 1, Per: 15 * time.Second},
+		config: oneInAWhile + unhurried, strike: (*scene).killAfterRate,
 	},
 }
 
@@ -115,6 +130,7 @@ type scene struct {
 	without           string
 	orders, testimony string
 	since             time.Time
+	mutant            mutant
 }
 
 const witnessed = `
@@ -138,7 +154,7 @@ func newScene(t *testing.T, m mutant, mutated bool) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scene{orders: nodes.OpenDir(t), without: m.bears, mutated: mutated}
+	s := &scene{orders: nodes.OpenDir(t), without: m.bears, mutated: mutated, mutant: m}
 	if mutated {
 		s.without += "," + m.without
 	}
@@ -296,6 +312,7 @@ func (s *scene) judge() []checker.Finding {
 			Window: time.Hour, Limit: 10, Since: s.since, Until: until,
 		}}
 	}
+	h.KeyLimits, h.Rates = s.mutant.limits()
 	return slices.DeleteFunc(checker.Check(h), func(f checker.Finding) bool { return !f.Tick.Before(until) })
 }
 

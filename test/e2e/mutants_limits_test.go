@@ -1,0 +1,123 @@
+package e2e
+
+import (
+	"syscall"
+	"time"
+
+	"github.com/forge-scheduler/forge/test/chaos/checker"
+)
+
+// Limits of the job pulse, which go on in its section.
+const (
+	oneOfATenant = `
+limit_per_key = { key = "args.tenant", limit = 1 }
+`
+	oneInAWhile = `
+rate_limit = { limit = 1, per = "15s", key = "args.tenant" }
+`
+	// slowlyDead leaves a hung node its jobs for a while.
+	slowlyDead = `
+[cluster]
+dead_threshold = "20s"
+`
+)
+
+// limits returns what the checker demands of the jobs of tenants.
+func (m mutant) limits() (perKey map[string]int, rates map[string]checker.Rate) {
+	if m.keyLimit > 0 {
+		perKey = map[string]int{"pulse": m.keyLimit}
+	}
+	if m.rate.Limit > 0 {
+		rates = map[string]checker.Rate{"pulse": m.rate}
+	}
+	return perKey, rates
+}
+
+// enqueueOf enqueues jobs of one tenant.
+func (s *scene) enqueueOf(jobs int) {
+	s.t.Helper()
+	for range jobs {
+		if _, errs, code := s.forge("job", "enqueue", "pulse", "--args", `{"tenant": "acme"}`, "--config", s.config); code != 0 {
+			s.t.Fatalf("forge job enqueue: %s", errs)
+		}
+	}
+}
+
+// running counts the jobs of the tenant that run.
+func (s *scene) running() int64 {
+	return s.number(`SELECT count(*) FROM river_job WHERE args ? 'tenant' AND state = 'running'`)
+}
+
+// started counts the attempts of the tenant's jobs.
+func (s *scene) started() int64 {
+	return s.number(`SELECT count(*) FROM river_job WHERE args ? 'tenant' AND attempt > 0`)
+}
+
+// goesAstray reports whether the mutant does wrong in time. Forge itself has considered the
+// tenant's jobs when a job of no tenant that comes after them has started.
+func (s *scene) goesAstray(wrong func() bool) bool {
+	s.t.Helper()
+	if !s.mutated {
+		if _, errs, code := s.forge("job", "enqueue", "pulse", "--priority", "4", "--config", s.config); code != 0 {
+			s.t.Fatalf("forge job enqueue: %s", errs)
+		}
+		eventually(s.t, "the job that comes after them has started", func() bool {
+			return s.number(`SELECT count(*) FROM river_job WHERE priority = 4 AND attempt > 0`) == 1
+		})
+		return wrong()
+	}
+	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if wrong() {
+			return true
+		}
+	}
+	return false
+}
+
+// replaceLeader kills a leader and waits for the next term. The jobs run on.
+func (s *scene) replaceLeader(term int64) {
+	s.t.Helper()
+	s.kill("a")
+	s.leader(term)
+}
+
+// killWhileAtLimit kills the leader while a job of a tenant runs and another one waits.
+func (s *scene) killWhileAtLimit() bool {
+	s.enter("w", "FORGE_NODE_ROLES=worker")
+	s.enter("a", "FORGE_NODE_ROLES=scheduler")
+	_, term := s.leader(0)
+	s.enter("b", "FORGE_NODE_ROLES=scheduler")
+	s.enqueueOf(1)
+	eventually(s.t, "a job runs", func() bool { return s.running() == 1 })
+	s.replaceLeader(term)
+	s.enqueueOf(1)
+	return s.goesAstray(func() bool { return s.running() > 1 })
+}
+
+// hangAtLimit stops a node that runs a job of a tenant while another one waits.
+func (s *scene) hangAtLimit() bool {
+	s.enter("a", "FORGE_NODE_ROLES=worker")
+	s.enter("s", "FORGE_NODE_ROLES=scheduler")
+	s.leader(0)
+	s.enqueueOf(1)
+	eventually(s.t, "a job runs", func() bool { return s.running() == 1 })
+	s.signal("a", syscall.SIGSTOP)
+	s.enter("b", "FORGE_NODE_ROLES=worker")
+	s.enqueueOf(1)
+	astray := s.goesAstray(func() bool { return s.running() > 1 })
+	s.signal("a", syscall.SIGCONT)
+	return astray
+}
+
+// killAfterRate kills the leader after a start with which a rate is used up.
+func (s *scene) killAfterRate() bool {
+	s.enter("w", "FORGE_NODE_ROLES=worker")
+	s.enter("a", "FORGE_NODE_ROLES=scheduler")
+	_, term := s.leader(0)
+	s.enter("b", "FORGE_NODE_ROLES=scheduler")
+	s.enqueueOf(1)
+	eventually(s.t, "a job has started", func() bool { return s.started() == 1 })
+	s.replaceLeader(term)
+	s.enqueueOf(1)
+	return s.goesAstray(func() bool { return s.started() > 1 })
+}
