@@ -106,7 +106,7 @@ func (s *starvation) restore(now time.Time, events []eventstore.Event) {
 	read := map[group]bool{}
 	for _, event := range events {
 		about, err := eventstore.ReadLimitWait(event.Data)
-		g := group{limitID{jobstore.ScopeQueue, about.Queue, about.Limit}, about.Value}
+		g := group{limitID: limitID{jobstore.ScopeQueue, about.Queue, about.Limit}, key: about.Value}
 		if about.Queue == "" {
 			g.scope, g.name = jobstore.ScopeJob, about.Kind
 		}

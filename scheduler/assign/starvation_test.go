@@ -11,7 +11,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/eventstore"
 )
 
-func keyGroup(value string) group { return group{limitID{"queue", "q", "key"}, value} }
+func keyGroup(value string) group { return group{limitID: limitID{"queue", "q", "key"}, key: value} }
 
 // texts describes changes.
 func texts(changes []starvationChange) (all []string) {
