@@ -68,7 +68,8 @@ func (r *run) inflict(ctx context.Context, f fault) {
 		r.lasting.Go(func() { r.enqueueBad(ctx, f) })
 	case losePackets, loseLeaderPackets, loseRequests, loseAnswers:
 		r.partition(ctx, f)
-	case endedByItself, diskFull, noLog, clockLeap, promoted, packetsLost, repliesLost, strangeTerm, rowMissing: // no injector does that
+	case endedByItself, diskFull, noLog, clockLeap, promoted, packetsLost, repliesLost, strangeTerm, rowMissing,
+		switchover, killPrimary, freezePrimary, cutPrimary, stopEtcd, restartHAProxy: // no injector does that
 	}
 }
 

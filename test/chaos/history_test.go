@@ -40,7 +40,9 @@ func (r *run) history() *checker.History {
 	h.Acked, h.Poisoned, h.Leaps = r.acked, r.poisoned, r.leaps
 	h.KeyLimits = map[string]int{limitedJob: keyLimit}
 	h.Rates = map[string]checker.Rate{ratedJob: {Limit: rateLimit, Per: ratePer}}
-	h.Sightings = r.prober.Stop()
+	if r.prober != nil {
+		h.Sightings = r.prober.Stop()
+	}
 	if h.Tenures, err = prober.Tenures(r.Context(), r.pool); err != nil {
 		r.Fatal(err)
 	}

@@ -71,8 +71,9 @@ type run struct {
 	pool    *pgxpool.Pool
 	keepers []*keeper
 	keeping sync.WaitGroup
-	prober  *prober.Prober
-	over    atomic.Bool // nobody is started any more
+	prober  *prober.Prober // nil: renewals may be lost, so what is seen of them proves nothing
+	blind   bool           // the run has no prober
+	over    atomic.Bool    // nobody is started any more
 	lasting sync.WaitGroup
 	text    string         // of the file
 	leaps   []checker.Leap // of the database's clock
@@ -106,7 +107,15 @@ func (r *run) note(what kind, node string) {
 // prepareOn builds the programs for a run on a server.
 func prepareOn(t *testing.T, server *pgtest.OwnServer) *run {
 	t.Helper()
-	r := &run{T: t, server: server, url: server.URL(), planned: make([][]fault, len(injectors)), leftOut: map[kind]int{}}
+	r := prepareAt(t, server.URL())
+	r.server = server
+	return r
+}
+
+// prepareAt does so on a server at an address.
+func prepareAt(t *testing.T, url string) *run {
+	t.Helper()
+	r := &run{T: t, url: url, planned: make([][]fault, len(injectors)), leftOut: map[kind]int{}}
 	var err error
 	if r.dir, err = os.MkdirTemp("", "forge-chaos-"); err != nil { //nolint:usetesting // kept when the run fails
 		t.Fatal(err)
@@ -200,8 +209,10 @@ func (r *run) begin(lasts, outage time.Duration) {
 			r.Fatal(err)
 		}
 	}
-	r.prober = prober.Start(r.Context(), r.pool)
-	r.Cleanup(func() { r.prober.Stop() })
+	if !r.blind {
+		r.prober = prober.Start(r.Context(), r.pool)
+		r.Cleanup(func() { r.prober.Stop() })
+	}
 	for _, id := range nodeNames {
 		log, err := os.Create(filepath.Join(r.dir, id+".log"))
 		if err != nil {

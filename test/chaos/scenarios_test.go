@@ -53,7 +53,7 @@ var (
 
 // endure has a cluster suffer one thing while its crons fire and jobs are enqueued,
 // and judges what came of it.
-func (r *run) endure(s scenario, suffer func()) {
+func (r *run) endure(s scenario, suffer func()) *checker.History {
 	r.Helper()
 	r.begin(endless, 0)
 	ctx, cancel := context.WithCancel(r.Context())
@@ -65,9 +65,11 @@ func (r *run) endure(s scenario, suffer func()) {
 	cancel()
 	helpers.Wait()
 	r.endCrons()
-	if h, _ := r.judge(); len(h.Acked) == 0 {
+	h, _ := r.judge()
+	if len(h.Acked) == 0 {
 		r.Error("no job was acknowledged")
 	}
+	return h
 }
 
 // endCrons has the crons end at once, and notes when that was.

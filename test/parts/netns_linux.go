@@ -33,11 +33,15 @@ type Namespace struct {
 	nft     string
 	device  string
 	outside netip.Addr
+	inside  netip.Addr
+	hub     *Namespace // behind which it lies; nil: this machine
 }
 
 // NewNamespace makes a namespace. It goes with Close or with this process, and
 // needs root.
-func NewNamespace(ctx context.Context) (*Namespace, error) {
+func NewNamespace(ctx context.Context) (*Namespace, error) { return newNamespace(ctx, nil) }
+
+func newNamespace(ctx context.Context, hub *Namespace) (*Namespace, error) {
 	if os.Geteuid() != 0 {
 		return nil, &MissingError{Part: "the right to make network namespaces", Install: "run as root"}
 	}
@@ -54,7 +58,7 @@ func NewNamespace(ctx context.Context) (*Namespace, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Namespace{nft: nft}
+	n := &Namespace{nft: nft, hub: hub}
 	if err := n.hold(ctx); err != nil {
 		return nil, fmt.Errorf("make a network namespace: %w", err)
 	}
@@ -101,8 +105,8 @@ func (n *Namespace) hold(ctx context.Context) error {
 }
 
 func (n *Namespace) link(ctx context.Context, ip string) error {
-	inside, err := n.reach(ctx, ip)
-	if err != nil {
+	var err error
+	if n.inside, err = n.reach(ctx, ip); err != nil {
 		return err
 	}
 	here := [][]string{
@@ -111,11 +115,11 @@ func (n *Namespace) link(ctx context.Context, ip string) error {
 	}
 	there := [][]string{
 		{ip, "link", "set", "lo", "up"},
-		{ip, "address", "add", inside.String() + "/30", "dev", "outside"},
+		{ip, "address", "add", n.inside.String() + "/30", "dev", "outside"},
 		{ip, "link", "set", "outside", "up"},
 	}
 	for _, line := range here {
-		if err := run(ctx, "", line); err != nil {
+		if err := run(ctx, "", n.hub.Inside(line...)); err != nil {
 			return err
 		}
 	}
@@ -133,9 +137,9 @@ func (n *Namespace) reach(ctx context.Context, ip string) (inside netip.Addr, er
 	for range networkAttempts {
 		network := uint32(firstNetwork + 4*rand.IntN(networks))
 		n.device, n.outside = "forge-"+strconv.FormatUint(uint64(network), 16), address(network+1)
-		if err = run(ctx, "", []string{
+		if err = run(ctx, "", n.hub.Inside(
 			ip, "link", "add", n.device, "type", "veth", "peer", "name", "outside", "netns", strconv.Itoa(n.holder.Process.Pid),
-		}); err == nil {
+		)); err == nil {
 			return address(network + 2), nil
 		}
 	}
@@ -151,8 +155,11 @@ func address(number uint32) netip.Addr {
 func (n *Namespace) Outside() netip.Addr { return n.outside }
 
 // Inside is the command line that runs another one in the namespace. The process
-// that it starts becomes the program itself.
+// that it starts becomes the program itself. Nil is this machine's network.
 func (n *Namespace) Inside(command ...string) []string {
+	if n == nil {
+		return command
+	}
 	return append([]string{"nsenter", "--net=/proc/" + strconv.Itoa(n.holder.Process.Pid) + "/ns/net", "--"}, command...)
 }
 

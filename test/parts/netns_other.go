@@ -18,6 +18,15 @@ func NewNamespace(context.Context) (*Namespace, error) {
 // Outside is never called.
 func (*Namespace) Outside() netip.Addr { return netip.Addr{} }
 
+// Address is never called.
+func (*Namespace) Address() netip.Addr { return netip.Addr{} }
+
+// Behind is never called.
+func (*Namespace) Behind(context.Context) (*Namespace, error) { return nil, nil }
+
+// Processes is never called.
+func (*Namespace) Processes(string) ([]int, error) { return nil, nil }
+
 // Inside is never called.
 func (*Namespace) Inside(command ...string) []string { return command }
 
