@@ -259,5 +259,6 @@ func (n *Node) newMember() *nodestore.Member {
 		Pool: n.pool, HeartbeatPool: n.heartbeatPool, Node: n.self, Policy: n.policy(), Metrics: n.metrics, Logger: n.logger,
 		Running: n.runner.Running,
 		OnState: func(state string) { n.elections.SetDraining(state != nodestore.Active) },
+		OnBeat:  n.outage.record,
 	})
 }

@@ -174,6 +174,7 @@ func (n *Node) clusterOptions(ctx context.Context) cluster.Options {
 		},
 		Roles:         n.roleNames(),
 		Ready:         n.ready,
+		Outage:        n.outage.String,
 		CronOps:       cronstore.New(db),
 		CronRunner:    crons.Manual{DB: db, Inserter: n.runner},
 		JobOps:        jobOps,

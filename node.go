@@ -57,6 +57,7 @@ type Node struct {
 
 	// The state while the node runs.
 	readiness       readiness
+	outage          outage
 	admission       admission
 	receivers       atomic.Pointer[alerts.Sender]
 	reloadRequested chan struct{} // set by Reload

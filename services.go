@@ -132,7 +132,9 @@ func (n *Node) initConfigured(cfg *Config) {
 // ready returns for /readyz what keeps this node from working.
 func (n *Node) ready(ctx context.Context) error {
 	if err := n.pool.Ping(ctx); err != nil {
-		return errors.Join(n.readiness.err(), cluster.UnreadyError{Public: "database: it cannot be reached", Err: fmt.Errorf("database: %w", err)})
+		return errors.Join(n.readiness.err(), cluster.UnreadyError{
+			Public: "database: " + n.outage.describe(err), Err: fmt.Errorf("database: %s: %w", n.outage.describe(err), err),
+		})
 	}
 	return errors.Join(n.readiness.err(), n.writes.err())
 }

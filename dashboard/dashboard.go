@@ -54,7 +54,7 @@ func (h *Handler) Run(ctx context.Context) {
 
 func makeServer(opts Options) *server {
 	s := &server{cluster: cluster.New(opts.Cluster), noPages: opts.NoPages}
-	answers := &web.Responder{Logger: s.cluster.Logger, Refuse: cluster.Refuse}
+	answers := &web.Responder{Logger: s.cluster.Logger, Refuse: cluster.Refuse, Outage: s.cluster.Outage}
 	s.guard = auth.New(opts.Auth, answers, s.cluster.Now, s.cluster.Lifetime)
 	s.api = api.New(opts.API, s.guard, s.cluster)
 	s.pages = pages.New(opts.Pages, s.guard, s.cluster, s.api.Document)

@@ -58,6 +58,9 @@ type Options struct {
 	// why it cannot. An [UnreadyError] holds details that only callers with a token may
 	// read.
 	Ready func(ctx context.Context) error
+	// Outage returns why the database does not serve the node and since when, without names of
+	// hosts; empty if it does. It is optional.
+	Outage func() string
 	// CronOps and CronRunner change crons. Unless both are set, crons are read-only.
 	CronOps    CronOps
 	CronRunner CronRunner
@@ -117,6 +120,9 @@ func New(opts Options) *Cluster {
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	if opts.Now == nil {
 		opts.Now = time.Now
+	}
+	if opts.Outage == nil {
+		opts.Outage = func() string { return "" }
 	}
 	s := &Cluster{Options: opts}
 	s.Counts = s.newCounts()

@@ -355,7 +355,7 @@ func (s *Pages) explain(ctx context.Context, err error) string {
 	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		s.Guard.Logger.WarnContext(ctx, "read for a page", "error", err)
 	}
-	return "The database cannot be read. What you see may be out of date."
+	return s.Unreadable() + " What you see may be out of date."
 }
 
 func (s *Pages) pageError(w http.ResponseWriter, r *http.Request, err error) {

@@ -21,6 +21,18 @@ type Responder struct {
 	Refuse func(error) error
 	// ErrorPage writes an error page for people; nil if there are no pages.
 	ErrorPage func(w http.ResponseWriter, r *http.Request, status int, detail string)
+	// Outage returns why the database does not serve the node, empty if it does; nil: unknown.
+	Outage func() string
+}
+
+// Unreadable says that the database cannot be read, and why if that is known.
+func (s *Responder) Unreadable() string {
+	if s.Outage != nil {
+		if reason := s.Outage(); reason != "" {
+			return "The database cannot be read: " + reason + "."
+		}
+	}
+	return "The database cannot be read."
 }
 
 // RefusedError is an error whose detail is shown to the caller.
@@ -69,7 +81,7 @@ func (s *Responder) AnswerDatabaseError(w http.ResponseWriter, r *http.Request, 
 	if r.Context().Err() == nil {
 		s.Logger.ErrorContext(r.Context(), "read for a request", "path", r.URL.Path, "error", err)
 	}
-	s.Fail(w, r, http.StatusServiceUnavailable, "The database cannot be read.")
+	s.Fail(w, r, http.StatusServiceUnavailable, s.Unreadable())
 }
 
 // Fail answers in the form that fits the path: a problem document for programs, a page for

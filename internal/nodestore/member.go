@@ -51,6 +51,8 @@ type MemberOptions struct {
 	// first heartbeat, and at each later heartbeat that finds it changed: an
 	// operator drains a node through its row. It must not block.
 	OnState func(state string)
+	// OnBeat, if set, is called by Run with the result of each heartbeat. It must not block.
+	OnBeat func(err error)
 }
 
 // registry stores the rows of nodes.
@@ -128,6 +130,9 @@ func (m *Member) run(ctx context.Context) error {
 			return nil //nolint:nilerr // ctx has ended; the heartbeat failed because of that
 		}
 		m.count(err)
+		if m.options.OnBeat != nil {
+			m.options.OnBeat(err)
+		}
 		switch {
 		case errors.Is(err, ErrFenced):
 			return err

@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -74,7 +75,6 @@ func preparePatroni(t *testing.T, synchronous bool, adapt *strings.Replacer) *pa
 	t.Cleanup(func() { _ = patroni.Close() })
 	r := &patroniRun{run: prepareAt(t, patroni.Hosts()), patroni: patroni, synchronous: synchronous}
 	t.Cleanup(func() { r.keepLogs(dir) })
-	t.Logf("logs: %s and %s", r.dir, dir)
 	r.blind = true
 	r.direct = r.way
 	r.awaitWhole()
@@ -89,14 +89,26 @@ func preparePatroni(t *testing.T, synchronous bool, adapt *strings.Replacer) *pa
 	return r
 }
 
-// keepLogs keeps the logs of the servers beside those of the nodes when the run has failed.
+// keepLogs keeps the logs of the servers in the folder of the flag, or beside those of the nodes
+// when the run has failed.
 func (r *patroniRun) keepLogs(dir string) {
 	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
-	if err != nil || !r.Failed() {
+	folder := cmp.Or(*outFlag, r.dir)
+	if err != nil || folder == r.dir && !r.Failed() {
 		return
 	}
+	for _, k := range r.keepers {
+		logs = append(logs, k.log.Name())
+	}
+	if err := os.MkdirAll(folder, 0o750); err != nil {
+		r.Logf("keep the logs: %v", err)
+	}
 	for _, log := range logs {
-		if err := os.Rename(log, filepath.Join(r.dir, filepath.Base(log))); err != nil {
+		text, err := os.ReadFile(log)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(folder, filepath.Base(log)), text, 0o600)
+		}
+		if err != nil {
 			r.Logf("keep a log: %v", err)
 		}
 	}
@@ -244,7 +256,7 @@ func (r *patroniRun) reportFailovers(h *checker.History) {
 			r.Fatal(err)
 		}
 		fmt.Fprintf(text, "%s logged %d lines, %d of them warnings and errors\n", k.id, bytes.Count(log, []byte("\n")),
-			bytes.Count(log, []byte("level=WARN"))+bytes.Count(log, []byte("level=ERROR")))
+			bytes.Count(log, []byte(" WRN "))+bytes.Count(log, []byte(" ERR ")))
 	}
 	r.Log(text)
 }
