@@ -145,6 +145,15 @@ chaos: ## Break a cluster for ten minutes, then check every tick and job (SEED=7
 	@scripts/need-postgres
 	go test ./test/chaos -run '^TestChaos$$' -count=1 -v -timeout 0 -args -chaos.for=$(FOR) -chaos.seed=$(or $(SEED),0) -chaos.out=$(CURDIR)/bin/chaos
 
+# Not among what test does: it needs root, Patroni, etcd and HAProxy (apt-get install
+# --no-install-recommends patroni etcd-server python3-etcd haproxy nftables iproute2).
+.PHONY: chaos-ha
+chaos-ha: FOR ?= 10m
+chaos-ha: ## Break PostgreSQL under Patroni for ten minutes (SEED=7 FOR=2m WAY=haproxy).
+	@scripts/need-postgres
+	go test -tags patroni ./test/chaos -run '^TestPatroni' -count=1 -v -timeout 0 -args -chaos.for=$(FOR) -chaos.seed=$(or $(SEED),0) \
+		-chaos.way=$(or $(WAY),mixed) -chaos.out=$(CURDIR)/bin/chaos-ha
+
 .PHONY: chaos-short
 chaos-short: ## The same for a minute; make test does it for 20 seconds.
 	@$(MAKE) --no-print-directory chaos FOR=60s

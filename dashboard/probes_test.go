@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,6 +97,27 @@ func TestReadyzHidesDetailsFromAnonymousCallers(t *testing.T) {
 	opts.Auth.Tokens = nil // everybody may read everything
 	if body := decode[api.Readiness](t, get(t, New(opts), "/readyz")); body.NotReady[1] != detail.Error() {
 		t.Errorf("without tokens: %q", body.NotReady)
+	}
+}
+
+// An anonymous caller may read the reason: it names no hosts.
+func TestUnreadableDatabaseIsExplained(t *testing.T) {
+	t.Parallel()
+	c := dashboardtest.New()
+	c.Err = errors.New("connection refused to db.internal")
+	opts := optionsOf(c)
+	opts.Cluster.Outage = func() string { return "it starts, stops or recovers, since 2026-11-27T14:00:00Z (12s)" }
+	h := New(opts)
+	const want = "The database cannot be read: it starts, stops or recovers, since 2026-11-27T14:00:00Z (12s)."
+	for _, path := range []string{"/", "/api/v1/nodes", "/cluster/status"} {
+		if w := get(t, h, path); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("GET %s: status %d, body %s", path, w.Code, w.Body)
+		}
+	}
+	for _, path := range []string{"/cluster/health", "/leader/log_compactor"} {
+		if w := get(t, h, path); !strings.Contains(w.Body.String(), strings.TrimSuffix(want[1:], ".")) {
+			t.Errorf("GET %s: body %s", path, w.Body)
+		}
 	}
 }
 

@@ -66,7 +66,7 @@ type StatusDocument struct {
 func (s *API) clusterStatus(w http.ResponseWriter, r *http.Request) {
 	doc, err := s.clusterDocument(r.Context())
 	if err != nil {
-		web.WriteProblem(w, http.StatusServiceUnavailable, "The database cannot be read.")
+		web.WriteProblem(w, http.StatusServiceUnavailable, s.Unreadable())
 		return
 	}
 	web.WriteJSON(w, http.StatusOK, doc)
@@ -79,7 +79,7 @@ func (s *API) clusterHealth(w http.ResponseWriter, r *http.Request) {
 	status := http.StatusOK
 	if err != nil {
 		status = http.StatusServiceUnavailable
-		doc.Error = "the database cannot be read"
+		doc.Error = s.UnreadableError()
 	}
 	web.WriteJSON(w, status, doc.HealthDocument)
 }
@@ -92,7 +92,7 @@ func (s *API) clusterLeader(w http.ResponseWriter, r *http.Request) {
 	}
 	doc, err := s.clusterDocument(r.Context())
 	if err != nil {
-		web.WriteProblem(w, http.StatusServiceUnavailable, "The database cannot be read.")
+		web.WriteProblem(w, http.StatusServiceUnavailable, s.Unreadable())
 		return
 	}
 	lease := find(doc.Roles, role)

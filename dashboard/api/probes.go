@@ -101,7 +101,7 @@ func (s *API) leaderProbe(w http.ResponseWriter, r *http.Request) {
 	i := slices.IndexFunc(leaders, func(l leaderstore.Leader) bool { return l.Role == role })
 	switch {
 	case err != nil && slices.Contains(s.Roles, role):
-		facts.Error = "the database cannot be read"
+		facts.Error = s.UnreadableError()
 	case i >= 0:
 		facts = factsOf(leaders[i], s.Self)
 	case !slices.Contains(s.Roles, role):

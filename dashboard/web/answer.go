@@ -26,13 +26,20 @@ type Responder struct {
 }
 
 // Unreadable says that the database cannot be read, and why if that is known.
-func (s *Responder) Unreadable() string {
-	if s.Outage != nil {
-		if reason := s.Outage(); reason != "" {
-			return "The database cannot be read: " + reason + "."
-		}
+func (s *Responder) Unreadable() string { return "The database cannot be read" + s.outage() + "." }
+
+// UnreadableError says so in the words of an error.
+func (s *Responder) UnreadableError() string { return "the database cannot be read" + s.outage() }
+
+func (s *Responder) outage() string {
+	if s.Outage == nil {
+		return ""
 	}
-	return "The database cannot be read."
+	reason := s.Outage()
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
 }
 
 // RefusedError is an error whose detail is shown to the caller.

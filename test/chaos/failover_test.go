@@ -67,6 +67,40 @@ func recoveries(outages []primaryOutage, events []event, leads []checker.Lead) [
 	return all
 }
 
+// ticksRunAgain counts the ticks that began more than once, each in another job or attempt.
+func ticksRunAgain(lines []checker.Line) int {
+	type tick struct {
+		cron string
+		at   int64
+	}
+	began := map[tick]int{}
+	for _, line := range lines {
+		if line.Cron != "" && line.What == checker.Began {
+			began[tick{line.Cron, line.Tick.UnixNano()}]++
+		}
+	}
+	again := 0
+	for _, times := range began {
+		if times > 1 {
+			again++
+		}
+	}
+	return again
+}
+
+func TestTicksThatRanAgainAreCountedOnce(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(7, 0)
+	lines := []checker.Line{
+		{What: checker.Began, Cron: "a", Tick: at, Job: 1}, {What: checker.Ended, Cron: "a", Tick: at, Job: 1},
+		{What: checker.Began, Cron: "a", Tick: at, Job: 2}, {What: checker.Began, Cron: "a", Tick: at, Job: 3},
+		{What: checker.Began, Cron: "b", Tick: at, Job: 4}, {What: checker.Began, Job: 5}, {What: checker.Began, Job: 6},
+	}
+	if got := ticksRunAgain(lines); got != 1 {
+		t.Errorf("%d ticks ran again, want 1", got)
+	}
+}
+
 func TestFailoversAreDealtFromTheSeed(t *testing.T) {
 	t.Parallel()
 	first := dealFailovers(7, 0)

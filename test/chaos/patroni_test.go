@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/chaos/checker"
 	"github.com/forge-scheduler/forge/test/nodes"
@@ -228,6 +230,32 @@ func TestPatroni(t *testing.T) {
 		}
 	}
 	r.reportFailovers(h)
+	r.demandReasons()
+}
+
+const againSQL = `
+SELECT id, kind, attempt - 1, cardinality(errors), coalesce((SELECT string_agg(e ->> 'error', '; ') FROM unnest(errors) AS e), '')
+FROM river_job WHERE attempt > 1 ORDER BY id`
+
+// demandReasons demands that each job that ran more than once says why. The jobs of a run fail
+// at nothing else than the faults.
+func (r *patroniRun) demandReasons() {
+	r.Helper()
+	rows, err := r.pool.Query(r.Context(), againSQL)
+	if err != nil {
+		r.Fatal(err)
+	}
+	var id, earlier, reasons int
+	var kind, why string
+	if _, err := pgx.ForEachRow(rows, []any{&id, &kind, &earlier, &reasons, &why}, func() error {
+		r.Logf("job %d (%s) ran %d times: %s", id, kind, earlier+1, why)
+		if reasons != earlier || !strings.HasPrefix(why, "node lost: ") {
+			r.Errorf("job %d has %d reasons for %d earlier attempts: %s", id, reasons, earlier, why)
+		}
+		return nil
+	}); err != nil {
+		r.Fatal(err)
+	}
 }
 
 // reportFailovers prints how soon terms followed.

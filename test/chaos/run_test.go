@@ -73,13 +73,15 @@ type run struct {
 	keeping sync.WaitGroup
 	prober  *prober.Prober // nil: renewals may be lost, so what is seen of them proves nothing
 	blind   bool           // the run has no prober
-	over    atomic.Bool    // nobody is started any more
-	lasting sync.WaitGroup
-	text    string         // of the file
-	leaps   []checker.Leap // of the database's clock
-	edition atomic.Int64   // how often it was edited
-	broken  atomic.Int64   // until when it is broken, in Unix nanoseconds
-	fileMu  sync.Mutex
+
+	addresses map[string]string // where nodes answered last
+	over      atomic.Bool       // nobody is started any more
+	lasting   sync.WaitGroup
+	text      string         // of the file
+	leaps     []checker.Leap // of the database's clock
+	edition   atomic.Int64   // how often it was edited
+	broken    atomic.Int64   // until when it is broken, in Unix nanoseconds
+	fileMu    sync.Mutex
 
 	mu       sync.Mutex
 	events   []event
@@ -115,7 +117,7 @@ func prepareOn(t *testing.T, server *pgtest.OwnServer) *run {
 // prepareAt does so on a server at an address.
 func prepareAt(t *testing.T, url string) *run {
 	t.Helper()
-	r := &run{T: t, url: url, planned: make([][]fault, len(injectors)), leftOut: map[kind]int{}}
+	r := &run{T: t, url: url, planned: make([][]fault, len(injectors)), leftOut: map[kind]int{}, addresses: map[string]string{}}
 	var err error
 	if r.dir, err = os.MkdirTemp("", "forge-chaos-"); err != nil { //nolint:usetesting // kept when the run fails
 		t.Fatal(err)

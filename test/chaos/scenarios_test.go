@@ -168,19 +168,20 @@ type answer struct {
 	body string
 }
 
-// answers has the answers of those nodes whose address can be read, by their ids.
+// answers has the answers of those nodes whose address can be read, or was before the database
+// went away, by their ids.
 func (r *run) answers(path string) map[string]answer {
-	rows, err := r.pool.Query(r.Context(), addressesSQL)
-	if err != nil {
-		return nil
-	}
-	found := map[string]answer{}
+	rows, _ := r.pool.Query(r.Context(), addressesSQL)
 	var id, address string
 	_, _ = pgx.ForEachRow(rows, []any{&id, &address}, func() error { // the next round reads the rest
-		code, body, _ := nodes.Get(strings.TrimPrefix(address, "http://"), path)
-		found[id] = answer{code, html.UnescapeString(string(body))}
+		r.addresses[id] = strings.TrimPrefix(address, "http://")
 		return nil
 	})
+	found := map[string]answer{}
+	for id, address := range r.addresses {
+		code, body, _ := nodes.Get(address, path)
+		found[id] = answer{code, html.UnescapeString(string(body))}
+	}
 	return found
 }
 
@@ -297,10 +298,14 @@ func TestPromotion(t *testing.T) {
 	r.direct = func(string) string { return r.url }
 	r.endure(promotion, func() {
 		r.awaitTicks(3)
+		r.awaitAnswers("/readyz", http.StatusOK, "", func() {})
 		r.awaitReplicated(replica.URL())
 		primary.Stop(devcluster.StopKill)
 		r.note(promoted, "")
 		time.Sleep(lease)
+		const noPrimary = "no server takes writes, only read-only ones answer, since "
+		r.awaitAnswers("/readyz", http.StatusServiceUnavailable, "database: "+noPrimary, func() {})
+		r.awaitAnswers("/", http.StatusServiceUnavailable, "The database cannot be read: "+noPrimary, func() {})
 		replica.Promote()
 		r.awaitTicks(2)
 		r.signal(r.leader(r.Context()), syscall.SIGKILL, fault{kind: killLeader})
