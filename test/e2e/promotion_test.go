@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/nodes"
@@ -80,6 +82,45 @@ func TestCandidateOnAReplicaIsRefused(t *testing.T) {
 	})
 	if n := c.number(`SELECT count(*) FROM forge_leader_history`); n != 0 {
 		t.Errorf("%d tenures without a session on the primary", n)
+	}
+}
+
+// An address that names the replica first, without target_session_attrs or with one that accepts
+// it, leads every session of a node to the primary.
+func TestNodeUsesOnlyThePrimary(t *testing.T) {
+	t.Parallel()
+	primary := pgtest.Server(t)
+	replica := primary.Replica()
+	both, err := parts.MultiHost(replica.URL(), primary.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	follower := pgtest.Connect(t, replica.URL())
+	for _, attributes := range []string{"", "target_session_attrs=any", "target_session_attrs=prefer-standby"} {
+		c := clusterOn(t, primary.URL(), everySecond)
+		c.url = strings.TrimSuffix(strings.Replace(both, "target_session_attrs=read-write", attributes, 1), "&")
+		if _, errs, code := c.forge("apply", "--config", c.config); code != 0 {
+			t.Fatalf("forge apply: exit %d: %s", code, errs)
+		}
+		before := c.number(`SELECT coalesce(max(term), 0) FROM forge_leader_history WHERE role = 'scheduler'`)
+		c.start("a")
+		_, term := c.leader(before)
+		c.awaitTicks(term)
+		c.demandSessionsOn(follower, attributes)
+		c.stop("a")
+	}
+}
+
+// demandSessionsOn looks for the node's sessions, which are on the primary and not on the follower.
+func (c *cluster) demandSessionsOn(follower *pgxpool.Pool, attributes string) {
+	c.t.Helper()
+	const sessionsSQL = `SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'forge:%'`
+	var strays int64
+	if err := follower.QueryRow(c.t.Context(), sessionsSQL).Scan(&strays); err != nil {
+		c.t.Fatal(err)
+	}
+	if here := c.number(sessionsSQL); here == 0 || strays != 0 {
+		c.t.Errorf("with %q: %d sessions on the primary, %d on the replica", attributes, here, strays)
 	}
 }
 
