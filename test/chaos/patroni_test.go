@@ -5,6 +5,7 @@ package chaos
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -124,12 +125,22 @@ func (r *patroniRun) way(id string) string {
 	return r.patroni.Hosts()
 }
 
+// waitsSQL is true on a primary whose commits wait for a replica. Patroni's own state may be that
+// of before a fault.
+const waitsSQL = `SELECT current_setting('synchronous_standby_names') <> '' AND EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')`
+
 // awaitWhole waits until every server is there, and the replica too for which commits wait.
 func (r *patroniRun) awaitWhole() {
 	r.Helper()
 	r.eventually("every server runs", func() bool {
 		state, err := r.patroni.State(r.Context())
-		return err == nil && state.Whole(r.synchronous)
+		if err != nil || !state.Whole(r.synchronous) {
+			return false
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), probeTimeout)
+		defer cancel()
+		var waits bool
+		return r.pool.QueryRow(ctx, waitsSQL).Scan(&waits) == nil && waits == r.synchronous
 	})
 }
 
