@@ -2,6 +2,7 @@ package forge
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -9,7 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 const (
@@ -31,8 +35,8 @@ var prose = map[string]bool{"error": true, "err": true, "trace": true, "panic_va
 // The first record passes unchanged. Its repeats are counted, and once a minute the
 // newest of them is logged with the attribute repeated. Records repeat each other
 // if they have the same level, message and text attributes. Errors are compared by
-// their pattern, without variable parts; numbers, durations and instants are not
-// compared. Records below WARN always pass.
+// their pattern, without variable parts, and failed connections by their reason; numbers,
+// durations and instants are not compared. Records below WARN always pass.
 type repeatHandler struct {
 	next  slog.Handler
 	bound string // the key of the attributes of WithAttrs and WithGroup
@@ -154,6 +158,16 @@ func (h *repeatHandler) key(record slog.Record) string {
 	return key.String()
 }
 
+// summarize returns the text of an error without what each server of the address answered to
+// a connection: while servers fail over, that differs from attempt to attempt.
+func summarize(err error, text string) string {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); !ok {
+		return text
+	}
+	operation, _, _ := strings.Cut(text, "failed to connect to ")
+	return operation + postgres.Unavailable(err)
+}
+
 // writeKey appends the part of an attribute that distinguishes records.
 func writeKey(key *strings.Builder, attr slog.Attr) {
 	value := attr.Value.Resolve()
@@ -167,7 +181,7 @@ func writeKey(key *strings.Builder, attr slog.Attr) {
 			text = jobstore.Pattern(text)
 		}
 	case error:
-		text = jobstore.Pattern(text)
+		text = jobstore.Pattern(summarize(value.Any().(error), text)) //nolint:forcetypeassert // see the case
 	default:
 		return
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // written is a buffer that timers may write to while a test reads it.
@@ -116,6 +118,28 @@ func TestDifferentRecordsPass(t *testing.T) {
 	logger.Info("role taken")
 	if got := lines(); len(got) != 9 {
 		t.Errorf("%d lines:\n%s", len(got), strings.Join(got, "\n"))
+	}
+}
+
+// Servers that fail over answer each attempt in another way.
+func TestFailedConnectionsAreComparedByTheirReason(t *testing.T) {
+	t.Parallel()
+	logger, lines, flush := newLogger()
+	defer flush()
+	connect := func(hosts string) error {
+		_, err := pgconn.Connect(t.Context(), "postgres://u@"+hosts+"/d?sslmode=disable")
+		return fmt.Errorf("claim jobs: %w", err)
+	}
+	one, two := connect("127.0.0.1:1"), connect("127.0.0.1:1,127.0.0.1:2")
+	if one.Error() == two.Error() || !strings.Contains(two.Error(), "refused") {
+		t.Fatalf("the errors do not differ: %v, %v", one, two)
+	}
+	logger.Warn("claiming failed", "error", one)
+	logger.Warn("claiming failed", "error", two)
+	logger.Warn("claiming failed", "error", errors.Join(two, pgconn.ErrReadOnlyConnection))
+	logger.Warn("claiming failed", "error", fmt.Errorf("write results: %w", errors.Unwrap(two)))
+	if got := lines(); len(got) != 3 {
+		t.Errorf("%d lines, want one for each operation and reason:\n%s", len(got), strings.Join(got, "\n"))
 	}
 }
 
