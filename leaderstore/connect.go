@@ -38,7 +38,7 @@ func dial(ctx context.Context, cfg SessionConfig, adapt func(*pgx.ConnConfig), s
 	config.ConnectTimeout = max(cfg.Lease, 2*time.Second)
 	config.RuntimeParams["application_name"] = ApplicationName(cfg.NodeID, cfg.Incarnation)
 	adapt(config)
-	conn, err := pgx.ConnectConfig(ctx, config)
+	conn, err := postgres.Connect(ctx, config)
 	if err != nil {
 		return nil, explainConnect(err, config)
 	}
