@@ -17,7 +17,7 @@ import (
 // silentServer accepts connections and never says anything, as a frozen one.
 func silentServer(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it ends with the test
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

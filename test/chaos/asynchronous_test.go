@@ -29,13 +29,16 @@ const (
 
 // TestPatroniAsynchronous prints what asynchronous replication loses when the primary's machine
 // dies while its replicas are behind. It fails only if that is not measured.
+//
+//nolint:paralleltest // the runs take the whole machine
 func TestPatroniAsynchronous(t *testing.T) {
 	r := preparePatroni(t, false, strings.NewReplacer(
 		"synchronous_mode: true", "synchronous_mode: false", "maximum_lag_on_failover: 1048576", "maximum_lag_on_failover: 1073741824"))
 	r.begin(endless, 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	var helpers sync.WaitGroup
-	helpers.Go(func() { r.enqueueFast(ctx) })
+	pool := pgtest.Connect(t, r.url)
+	helpers.Go(func() { r.enqueueFast(ctx, pool) })
 	r.awaitTicks(3)
 	r.awaitDoctorWarns()
 	const rounds = 2
@@ -96,8 +99,7 @@ func (r *patroniRun) check(err error) {
 }
 
 // enqueueFast adds jobs and remembers the acknowledged ones.
-func (r *patroniRun) enqueueFast(ctx context.Context) {
-	pool := pgtest.Connect(r, r.url)
+func (r *patroniRun) enqueueFast(ctx context.Context, pool *pgxpool.Pool) {
 	for ctx.Err() == nil {
 		if id, err := enqueueFast(ctx, pool); err == nil {
 			r.mu.Lock()

@@ -92,9 +92,13 @@ func TestTicksThatRanAgainAreCountedOnce(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(7, 0)
 	lines := []checker.Line{
-		{What: checker.Began, Cron: "a", Tick: at, Job: 1}, {What: checker.Ended, Cron: "a", Tick: at, Job: 1},
-		{What: checker.Began, Cron: "a", Tick: at, Job: 2}, {What: checker.Began, Cron: "a", Tick: at, Job: 3},
-		{What: checker.Began, Cron: "b", Tick: at, Job: 4}, {What: checker.Began, Job: 5}, {What: checker.Began, Job: 6},
+		{What: checker.Began, Cron: "a", Tick: at, Job: 1},
+		{What: checker.Ended, Cron: "a", Tick: at, Job: 1},
+		{What: checker.Began, Cron: "a", Tick: at, Job: 2},
+		{What: checker.Began, Cron: "a", Tick: at, Job: 3},
+		{What: checker.Began, Cron: "b", Tick: at, Job: 4},
+		{What: checker.Began, Job: 5},
+		{What: checker.Began, Job: 6},
 	}
 	if got := ticksRunAgain(lines); got != 1 {
 		t.Errorf("%d ticks ran again, want 1", got)

@@ -125,9 +125,11 @@ func (r *patroniRun) way(id string) string {
 	return r.patroni.Hosts()
 }
 
-// waitsSQL is true on a primary whose commits wait for a replica. Patroni's own state may be that
-// of before a fault.
-const waitsSQL = `SELECT current_setting('synchronous_standby_names') <> '' AND EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')`
+// replicasSQL returns on a primary how many replicas it has, and whether commits wait for one.
+// Patroni's own state may be that of before a fault, even while it repairs a server.
+const replicasSQL = `
+SELECT count(*) FILTER (WHERE state = 'streaming'), current_setting('synchronous_standby_names') <> '' AND count(*) FILTER (WHERE sync_state = 'sync') > 0
+FROM pg_stat_replication WHERE application_name LIKE 'pg-%'`
 
 // awaitWhole waits until every server is there, and the replica too for which commits wait.
 func (r *patroniRun) awaitWhole() {
@@ -139,8 +141,10 @@ func (r *patroniRun) awaitWhole() {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), probeTimeout)
 		defer cancel()
+		var replicas int
 		var waits bool
-		return r.pool.QueryRow(ctx, waitsSQL).Scan(&waits) == nil && waits == r.synchronous
+		err = r.pool.QueryRow(ctx, replicasSQL).Scan(&replicas, &waits)
+		return err == nil && replicas == len(r.patroni.Members)-1 && waits == r.synchronous
 	})
 }
 
@@ -214,6 +218,9 @@ func (r *patroniRun) recover() {
 	r.awaitAnswers("/readyz", http.StatusOK, "", func() {})
 }
 
+// TestPatroni breaks synchronous servers under Patroni, one fault after the other.
+//
+//nolint:paralleltest // the runs take the whole machine
 func TestPatroni(t *testing.T) {
 	seed := *seedFlag
 	if seed == 0 {
