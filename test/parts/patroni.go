@@ -143,8 +143,6 @@ postgresql:
   pgpass: %[4]s/pgpass
   use_unix_socket: true
   use_unix_socket_repl: true
-  remove_data_directory_on_rewind_failure: true
-  remove_data_directory_on_diverged_timelines: true
   authentication:
     superuser: {username: postgres, password: secret}
     replication: {username: replicator, password: secret}
