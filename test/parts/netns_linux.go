@@ -34,14 +34,14 @@ type Namespace struct {
 	device  string
 	outside netip.Addr
 	inside  netip.Addr
-	hub     *Namespace // behind which it lies; nil: this machine
+	router  *Namespace // behind which it lies; nil: this machine
 }
 
 // NewNamespace makes a namespace. It goes with Close or with this process, and
 // needs root.
 func NewNamespace(ctx context.Context) (*Namespace, error) { return newNamespace(ctx, nil) }
 
-func newNamespace(ctx context.Context, hub *Namespace) (*Namespace, error) {
+func newNamespace(ctx context.Context, router *Namespace) (*Namespace, error) {
 	if os.Geteuid() != 0 {
 		return nil, &MissingError{Part: "the right to make network namespaces", Install: "run as root"}
 	}
@@ -58,7 +58,7 @@ func newNamespace(ctx context.Context, hub *Namespace) (*Namespace, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Namespace{nft: nft, hub: hub}
+	n := &Namespace{nft: nft, router: router}
 	if err := n.hold(ctx); err != nil {
 		return nil, fmt.Errorf("make a network namespace: %w", err)
 	}
@@ -119,7 +119,7 @@ func (n *Namespace) link(ctx context.Context, ip string) error {
 		{ip, "link", "set", "outside", "up"},
 	}
 	for _, line := range here {
-		if err := run(ctx, "", n.hub.Inside(line...)); err != nil {
+		if err := run(ctx, "", n.router.Inside(line...)); err != nil {
 			return err
 		}
 	}
@@ -137,7 +137,7 @@ func (n *Namespace) reach(ctx context.Context, ip string) (inside netip.Addr, er
 	for range networkAttempts {
 		network := uint32(firstNetwork + 4*rand.IntN(networks))
 		n.device, n.outside = "forge-"+strconv.FormatUint(uint64(network), 16), address(network+1)
-		if err = run(ctx, "", n.hub.Inside(
+		if err = run(ctx, "", n.router.Inside(
 			ip, "link", "add", n.device, "type", "veth", "peer", "name", "outside", "netns", strconv.Itoa(n.holder.Process.Pid),
 		)); err == nil {
 			return address(network + 2), nil

@@ -37,7 +37,7 @@ func (n *Namespace) route(ctx context.Context, member *Namespace) error {
 	for _, line := range [][]string{
 		n.Inside("sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"),
 		member.Inside(ip, "route", "add", "default", "via", member.outside.String()),
-		n.hub.Inside(ip, "route", "add", member.inside.String()+"/32", "via", n.inside.String(), "dev", n.device),
+		n.router.Inside(ip, "route", "add", member.inside.String()+"/32", "via", n.inside.String(), "dev", n.device),
 	} {
 		if err := run(ctx, "", line); err != nil {
 			return err

@@ -49,7 +49,7 @@ type Patroni struct {
 	Members []*PatroniMember
 	Etcd    *Daemon
 	HAProxy *Daemon
-	hub     *Namespace
+	router  *Namespace
 }
 
 // PatroniMember is a server with its Patroni.
@@ -69,11 +69,11 @@ func StartPatroni(ctx context.Context, options PatroniOptions) (*Patroni, error)
 	if options.BinDir == "" {
 		options.BinDir = newestDebian()
 	}
-	hub, err := NewNamespace(ctx)
+	router, err := NewNamespace(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &Patroni{hub: hub}
+	p := &Patroni{router: router}
 	if err := p.start(ctx, options, owner); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -101,8 +101,8 @@ func (p *Patroni) start(ctx context.Context, options PatroniOptions, owner *user
 	if err != nil {
 		return err
 	}
-	clients := "http://" + p.hub.Address().String() + ":" + etcdPort
-	p.Etcd = newDaemon(options.Dir, "etcd", p.hub.Inside(etcd, "--data-dir", filepath.Join(options.Dir, "etcd"), "--logger", "zap", "--enable-v2",
+	clients := "http://" + p.router.Address().String() + ":" + etcdPort
+	p.Etcd = newDaemon(options.Dir, "etcd", p.router.Inside(etcd, "--data-dir", filepath.Join(options.Dir, "etcd"), "--logger", "zap", "--enable-v2",
 		"--listen-client-urls", clients, "--advertise-client-urls", clients, "--listen-peer-urls", "http://127.0.0.1:2380"))
 	if err := p.Etcd.Start(ctx); err != nil {
 		return err
@@ -116,7 +116,7 @@ func (p *Patroni) start(ctx context.Context, options PatroniOptions, owner *user
 	if err := os.WriteFile(file, []byte(p.resolve(options.HAProxy)), 0o600); err != nil {
 		return fmt.Errorf("configure HAProxy: %w", err)
 	}
-	p.HAProxy = newDaemon(options.Dir, "haproxy", p.hub.Inside(haproxy, "-db", "-f", file))
+	p.HAProxy = newDaemon(options.Dir, "haproxy", p.router.Inside(haproxy, "-db", "-f", file))
 	return p.HAProxy.Start(ctx)
 }
 
@@ -156,7 +156,7 @@ postgresql:
 `
 
 func (p *Patroni) addMember(ctx context.Context, options PatroniOptions, name, patroni string, owner *user.User) error {
-	namespace, err := p.hub.Behind(ctx)
+	namespace, err := p.router.Behind(ctx)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (p *Patroni) addMember(ctx context.Context, options PatroniOptions, name, p
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return fmt.Errorf("make a directory for %s: %w", name, err)
 	}
-	text := fmt.Sprintf(memberSettings, name, m.Address(), p.hub.Address(), dir, options.BinDir) + options.Settings
+	text := fmt.Sprintf(memberSettings, name, m.Address(), p.router.Address(), dir, options.BinDir) + options.Settings
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil { //nolint:gosec // the server's account reads it
 		return fmt.Errorf("configure %s: %w", name, err)
 	}
@@ -198,7 +198,7 @@ func (p *Patroni) Hosts() string {
 
 // Through is the address of HAProxy.
 func (p *Patroni) Through() string {
-	return patroniURL(p.hub.Address().String() + ":" + HAProxyPort)
+	return patroniURL(p.router.Address().String() + ":" + HAProxyPort)
 }
 
 func patroniURL(hosts string) string {
@@ -276,5 +276,5 @@ func (p *Patroni) Close() error {
 	for _, m := range p.Members {
 		all = append(all, m.Close())
 	}
-	return errors.Join(append(all, p.hub.Close())...)
+	return errors.Join(append(all, p.router.Close())...)
 }
