@@ -33,13 +33,11 @@ func (m mutant) limits() (perKey map[string]int, rates map[string]checker.Rate) 
 	return perKey, rates
 }
 
-// enqueueOf enqueues jobs of one tenant.
-func (s *scene) enqueueOf(jobs int) {
+// enqueueOne enqueues a job of the tenant.
+func (s *scene) enqueueOne() {
 	s.t.Helper()
-	for range jobs {
-		if _, errs, code := s.forge("job", "enqueue", "pulse", "--args", `{"tenant": "acme"}`, "--config", s.config); code != 0 {
-			s.t.Fatalf("forge job enqueue: %s", errs)
-		}
+	if _, errs, code := s.forge("job", "enqueue", "pulse", "--args", `{"tenant": "acme"}`, "--config", s.config); code != 0 {
+		s.t.Fatalf("forge job enqueue: %s", errs)
 	}
 }
 
@@ -87,10 +85,10 @@ func (s *scene) killWhileAtLimit() bool {
 	s.enter("a", "FORGE_NODE_ROLES=scheduler")
 	_, term := s.leader(0)
 	s.enter("b", "FORGE_NODE_ROLES=scheduler")
-	s.enqueueOf(1)
+	s.enqueueOne()
 	eventually(s.t, "a job runs", func() bool { return s.running() == 1 })
 	s.replaceLeader(term)
-	s.enqueueOf(1)
+	s.enqueueOne()
 	return s.goesAstray(func() bool { return s.running() > 1 })
 }
 
@@ -99,11 +97,11 @@ func (s *scene) hangAtLimit() bool {
 	s.enter("a", "FORGE_NODE_ROLES=worker")
 	s.enter("s", "FORGE_NODE_ROLES=scheduler")
 	s.leader(0)
-	s.enqueueOf(1)
+	s.enqueueOne()
 	eventually(s.t, "a job runs", func() bool { return s.running() == 1 })
 	s.signal("a", syscall.SIGSTOP)
 	s.enter("b", "FORGE_NODE_ROLES=worker")
-	s.enqueueOf(1)
+	s.enqueueOne()
 	astray := s.goesAstray(func() bool { return s.running() > 1 })
 	s.signal("a", syscall.SIGCONT)
 	return astray
@@ -115,9 +113,9 @@ func (s *scene) killAfterRate() bool {
 	s.enter("a", "FORGE_NODE_ROLES=scheduler")
 	_, term := s.leader(0)
 	s.enter("b", "FORGE_NODE_ROLES=scheduler")
-	s.enqueueOf(1)
+	s.enqueueOne()
 	eventually(s.t, "a job has started", func() bool { return s.started() == 1 })
 	s.replaceLeader(term)
-	s.enqueueOf(1)
+	s.enqueueOne()
 	return s.goesAstray(func() bool { return s.started() > 1 })
 }
