@@ -21,8 +21,10 @@ func TestMain(m *testing.M) {
 func TestBenchMeasuresAll(t *testing.T) {
 	t.Parallel()
 	var out, errs strings.Builder
-	args := []string{"-trials", "1", "-jobs", "400", "-keys", "20", "-slots", "20", "-backlog", "60", "-singles", "3", "-service", "20ms",
-		"-waiting", "2000", "-waiting-keys", "200", "-waiting-workers", "10", "-waiting-service", "50ms", "-watch", "1s"}
+	args := []string{
+		"-trials", "1", "-jobs", "400", "-keys", "20", "-slots", "20", "-backlog", "60", "-singles", "3", "-service", "20ms",
+		"-waiting", "2000", "-waiting-keys", "200", "-waiting-workers", "10", "-waiting-service", "50ms", "-watch", "1s",
+	}
 	if err := run(t.Context(), args, &out, &errs); err != nil {
 		t.Fatalf("%v\n%s%s", err, out.String(), errs.String())
 	}
