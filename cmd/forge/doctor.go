@@ -11,10 +11,14 @@ import (
 )
 
 func (a *app) doctorCommand() *cobra.Command {
-	return &cobra.Command{
+	var ofEngine bool
+	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check the database, the connection to it and the cluster for what would break leadership",
 		Args:    cobra.NoArgs,
-		Example: "  forge doctor --config /etc/forge/forge.toml",
+		Long: "Check the database, the connection to it and the cluster for what would break leadership. It changes nothing.\n\n" +
+			"With --engine it probes the server for the features on which forge relies, whatever the server calls itself: locks, notifications, " +
+			"leases, DDL. It needs no tables of forge. It creates a schema of its own and drops it.",
+		Example: "  forge doctor --config /etc/forge/forge.toml\n  forge doctor --engine -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, report, err := a.loadReport(config.LoadOptions{})
 			if invalid, ok := errors.AsType[*config.InvalidError](err); ok {
@@ -25,6 +29,9 @@ func (a *app) doctorCommand() *cobra.Command {
 			}
 			if err := requireDatabase(cfg); err != nil {
 				return err
+			}
+			if ofEngine {
+				return a.probeEngine(cmd.Context(), cfg)
 			}
 			facts := doctor.Gather(cmd.Context(), cfg, report.Warnings())
 			findings := doctor.Examine(facts)
@@ -37,6 +44,8 @@ func (a *app) doctorCommand() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&ofEngine, "engine", false, "probe the server for the features on which forge relies")
+	return cmd
 }
 
 func (a *app) showFindings(findings []doctor.Finding) error {
