@@ -164,6 +164,7 @@ var metricChanges = []metricChange{
 	}, nil},
 	{"a term is over", func(m *metricsTest) { close(m.depose) }, []string{`forge_leader_fenced_writes_total{role="own"}`}, nil},
 	{"ticks are due without a leader", (*metricsTest).missTicks, []string{`forge_cron_missed_total{cron="hourly"}`}, nil},
+	{"a replication slot lags", (*metricsTest).lagSlot, []string{`forge_database_replication_slot_bytes`}, nil},
 	{"the clock is set back", func(m *metricsTest) {
 		m.exec(`INSERT INTO forge_events (type, at) VALUES ('later', now() + interval '1 hour')`)
 	}, []string{`forge_database_clock_set_back_seconds`}, nil},
@@ -394,4 +395,12 @@ func (m *metricsTest) promtool(path string) {
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(body), "forge_nodes") {
 		m.t.Errorf("promtool check metrics of %s: %v\n%s", path, err, out)
 	}
+}
+
+// lagSlot creates a slot without a consumer, and writes.
+func (m *metricsTest) lagSlot() {
+	slot := fmt.Sprintf("moves_%d", os.Getpid())
+	m.exec(`SELECT pg_create_physical_replication_slot('` + slot + `', true)`)
+	m.t.Cleanup(func() { m.exec(`SELECT pg_drop_replication_slot('` + slot + `')`) })
+	m.exec(`SELECT pg_logical_emit_message(false, 'forge', repeat('x', 100000))`)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/netguard"
 	"github.com/forge-scheduler/forge/internal/watchdog"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -32,12 +33,18 @@ func (n *Node) aggregatorWork() (roles.WorkFunc, error) {
 		Interval: n.cfg.Metrics.ScrapeInterval.Std(), Metrics: n.metrics, Logger: n.logger,
 		Watch: n.newWatch,
 	})
+	recorder := hazards.NewRecorder(n.pool, n.cfg.Metrics.ScrapeInterval.Std(), n.logger)
 	return func(ctx context.Context, fence leaderstore.Fence) error {
 		group, working := errgroup.WithContext(ctx)
 		group.Go(func() error {
 			part, end := watchdog.Begin(working, "metrics")
 			defer end()
 			return sums.Lead(part, fence)
+		})
+		group.Go(func() error {
+			part, end := watchdog.Begin(working, "hazards")
+			defer end()
+			return recorder.Lead(part, fence)
 		})
 		group.Go(func() error { return dispatcher.Lead(working, fence) })
 		return group.Wait()

@@ -14,7 +14,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	var ofEngine bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check the database, the connection to it and the cluster for what would break leadership",
-		Args:    cobra.NoArgs,
+		Args: cobra.NoArgs,
 		Long: "Check the database, the connection to it and the cluster for what would break leadership. It changes nothing.\n\n" +
 			"With --engine it probes the server for the features on which forge relies, whatever the server calls itself: locks, notifications, " +
 			"leases, DDL. It needs no tables of forge. It creates a schema of its own and drops it.",

@@ -172,6 +172,8 @@ func TestRulesFire(t *testing.T) {
 			forge_database_oldest_snapshot_transactions{holder="slot"} 1000x30`, false},
 		{"ForgeOldSnapshot", "a long transaction", `forge_database_oldest_transaction_seconds{holder="session"} 7200x30`, true},
 		{"ForgeOldSnapshot", "an abandoned slot", `forge_database_oldest_snapshot_transactions{holder="slot"} 2000000x30`, true},
+		{"ForgeReplicationSlotLags", "a little", `forge_database_replication_slot_bytes 1e9x30`, false},
+		{"ForgeReplicationSlotLags", "much", `forge_database_replication_slot_bytes 2e10x30`, true},
 		{"ForgeDatabaseClockSetBack", "not", `forge_database_clock_set_back_seconds 0x30`, false},
 		{"ForgeDatabaseClockSetBack", "by an hour", `forge_database_clock_set_back_seconds 3600x30`, true},
 		{"ForgeNodeNotReady", "ready", `forge_node_ready 1x30`, false},

@@ -264,6 +264,10 @@ func countHazards(ctx context.Context, db postgres.DB) ([]metrics.Sample, error)
 	if err != nil {
 		return nil, err
 	}
+	slots, err := postgres.Slots(ctx, db)
+	if err != nil {
+		return nil, err
+	}
 	clock, err := postgres.ReadClock(ctx, db)
 	if err != nil {
 		return nil, err
@@ -277,7 +281,13 @@ func countHazards(ctx context.Context, db postgres.DB) ([]metrics.Sample, error)
 		ahead := math.Round(c.Ahead.Seconds()*10) / 10
 		samples = append(samples, labelled(metrics.NodeClockName, "node_id", c.NodeID, ahead))
 	}
-	return append(samples, metrics.Sample{Name: metrics.SetBackName, Value: clock.SetBack.Seconds()}), nil
+	var retained int64
+	for _, s := range slots {
+		retained = max(retained, s.RetainedBytes)
+	}
+	return append(samples,
+		metrics.Sample{Name: metrics.SlotBytesName, Value: float64(retained)},
+		metrics.Sample{Name: metrics.SetBackName, Value: clock.SetBack.Seconds()}), nil
 }
 
 func ofQueues(queues []jobstore.Queue) []metrics.Sample {

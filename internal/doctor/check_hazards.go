@@ -55,3 +55,8 @@ func checkSnapshots(f Facts, r *report) {
 	r.hazards(f.Cluster.Hazards, hazards.OldSnapshot)
 	r.orOK("nothing keeps VACUUM from removing dead rows")
 }
+
+func checkSlots(f Facts, r *report) {
+	r.hazards(f.Cluster.Hazards, hazards.LaggingSlot)
+	r.orOK("no replication slot lags")
+}

@@ -61,6 +61,7 @@ var checks = []check{
 	{"encoding", Facts.hasServer, checkEncoding},
 	{"writes", Facts.hasTables, checkWrites},
 	{"snapshots", Facts.hasTables, checkSnapshots},
+	{"replication slots", Facts.hasTables, checkSlots},
 	{"storage", Facts.hasSchema, checkStorage},
 	{"compaction", Facts.hasTables, checkCompaction},
 }

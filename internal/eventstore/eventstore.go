@@ -60,6 +60,8 @@ const (
 	// it no longer does. Their data is a LimitWait.
 	LimitStarving  = "limit_starving"
 	LimitRecovered = "limit_recovered"
+	// HazardFound is appended when a snapshot becomes old or a replication slot begins to lag.
+	HazardFound = "hazard_found"
 )
 
 // Event is one entry of the event log. NodeID, Role and Term are zero if they do
@@ -77,6 +79,14 @@ type Event struct {
 const appendSQL = `
 INSERT INTO forge_events (type, node_id, role, term, data)
 VALUES ($1, nullif($2, ''), nullif($3, ''), nullif($4::bigint, 0), coalesce($5::jsonb, '{}'))`
+
+const appendOnceSQL = `
+INSERT INTO forge_events (type, node_id, role, term, data)
+SELECT $1, nullif($2, ''), nullif($3, ''), nullif($4::bigint, 0), $5::jsonb
+WHERE NOT EXISTS (
+    SELECT FROM forge_events
+    WHERE type = $1 AND at >= $6
+      AND (SELECT bool_and(data ->> k IS NOT DISTINCT FROM $5::jsonb ->> k) FROM unnest($7::text[]) AS k))`
 
 const appendEachSQL = `INSERT INTO forge_events (type, data) SELECT $1, unnest($2::jsonb[])`
 
@@ -105,6 +115,19 @@ func (s *Store) Append(ctx context.Context, event Event, data any) error {
 		}
 	}
 	if _, err := s.db.Exec(ctx, appendSQL, event.Type, event.NodeID, event.Role, event.Term, body); err != nil {
+		return fmt.Errorf("append %s event: %w", event.Type, err)
+	}
+	return nil
+}
+
+// AppendOnce writes an event unless one of its type with the same values at the keys of data
+// was appended since an instant.
+func (s *Store) AppendOnce(ctx context.Context, event Event, data map[string]any, keys []string, since time.Time) error {
+	body, err := json.Marshal(data)
+	if err != nil {
+		return fmt.Errorf("encode %s event: %w", event.Type, err)
+	}
+	if _, err := s.db.Exec(ctx, appendOnceSQL, event.Type, event.NodeID, event.Role, event.Term, body, since, keys); err != nil {
 		return fmt.Errorf("append %s event: %w", event.Type, err)
 	}
 	return nil

@@ -98,7 +98,7 @@ func Types() []string {
 		JobEnqueued, JobCancelled, JobRetried, JobDiscarded, SecondRoundsGiven, DeadLettersDiscarded,
 		QueuePaused, QueueResumed, HandOverAsked, NodeDrained, NodeUndrained,
 		AlertSilenced, AlertUnsilenced, AlertTried,
-		NotificationDelivered, NotificationFailed, IndexRebuilt, LimitStarving, LimitRecovered,
+		NotificationDelivered, NotificationFailed, IndexRebuilt, LimitStarving, LimitRecovered, HazardFound,
 	}
 }
 

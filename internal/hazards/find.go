@@ -1,6 +1,6 @@
 // Package hazards finds conditions that stop a cluster even if its nodes and roles
 // are all up: paused queues, jobs that no node takes, snapshots that prevent VACUUM
-// from removing rows, roles that change leaders repeatedly, and wrong clocks.
+// from removing rows, slots that keep write-ahead log, roles that change leaders repeatedly, and wrong clocks.
 //
 // Reading the facts is cheap even if there are many jobs. Find evaluates the facts and returns
 // texts for forge doctor and the overview.
@@ -34,6 +34,9 @@ const (
 	oldSnapshot             = time.Hour
 	oldSnapshotTransactions = 1_000_000
 
+	// A replication slot lags if it keeps this much write-ahead log, in bytes.
+	laggingSlot = 10 << 30
+
 	// A role is unstable if it lost this many leaders within turnoverTime.
 	turnoverTime = time.Hour
 	manyTerms    = 5
@@ -52,6 +55,7 @@ const (
 	PausedQueue  Kind = "paused queue"
 	WaitingJob   Kind = "waiting job"
 	OldSnapshot  Kind = "old snapshot"
+	LaggingSlot  Kind = "lagging slot"
 	UnsteadyRole Kind = "unsteady role"
 	SetBackClock Kind = "set back clock"
 	NodeClock    Kind = "node clock"
@@ -68,7 +72,7 @@ type Hazard struct {
 
 // Find returns the hazards in the facts.
 func (f Facts) Find() []Hazard {
-	return slices.Concat(f.setBack(), brief(f.pausedQueues()), brief(f.waitingJobs()), brief(f.oldSnapshots()),
+	return slices.Concat(f.setBack(), brief(f.pausedQueues()), brief(f.waitingJobs()), brief(f.oldSnapshots()), brief(f.laggingSlots()),
 		brief(f.unsteadyRoles()), brief(f.nodeClocks()))
 }
 
@@ -124,14 +128,23 @@ func (f Facts) waitingJobs() []Hazard {
 	return found
 }
 
-func (f Facts) oldSnapshots() []Hazard {
-	var found []Hazard
-	for _, s := range f.Snapshots {
-		if s.Age >= oldSnapshot || s.Transactions >= oldSnapshotTransactions {
-			found = append(found, Hazard{OldSnapshot, describe(s) + " keeps VACUUM from removing dead rows, and everything slows down", remedies[s.Holder](s)})
-		}
+func (f Facts) oldSnapshots() []Hazard { return hazardsOf(usualLimits.oldSnapshots(f.Snapshots)) }
+
+func (f Facts) laggingSlots() []Hazard { return hazardsOf(usualLimits.laggingSlots(f.Slots)) }
+
+func describeSlot(s postgres.ReplicationSlot) string {
+	consumer := "without a consumer"
+	if s.Active {
+		consumer = "with a slow consumer"
 	}
-	return found
+	if s.Lost {
+		return fmt.Sprintf("the replication slot %s, %s, is beyond max_slot_wal_keep_size: its consumer loses changes", s.Name, consumer)
+	}
+	return fmt.Sprintf("the replication slot %s, %s, keeps %s of write-ahead log, which fills the disk", s.Name, consumer, humanize.IBytes(uint64(s.RetainedBytes)))
+}
+
+func slotRemedy(name string) string {
+	return fmt.Sprintf("let its consumer catch up, or SELECT pg_drop_replication_slot('%s')", strings.ReplaceAll(name, "'", "''"))
 }
 
 func describe(s postgres.Snapshot) string {
@@ -156,7 +169,7 @@ var remedies = map[string]func(postgres.Snapshot) string{
 		return "end the long query on the standby, or turn hot_standby_feedback off there"
 	},
 	postgres.Slot: func(s postgres.Snapshot) string {
-		return fmt.Sprintf("let its consumer catch up, or SELECT pg_drop_replication_slot('%s')", strings.ReplaceAll(s.Name, "'", "''"))
+		return slotRemedy(s.Name)
 	},
 	postgres.Prepared: func(s postgres.Snapshot) string {
 		return fmt.Sprintf("COMMIT PREPARED or ROLLBACK PREPARED '%s'", strings.ReplaceAll(s.Name, "'", "''"))
@@ -230,6 +243,7 @@ type Facts struct {
 	Clock     postgres.Clock
 	Queues    []jobstore.Queue    // as WaitingQueues reads them
 	Snapshots []postgres.Snapshot // oldest first
+	Slots     []postgres.ReplicationSlot
 	// Tenures are the newest tenures, newest first.
 	Tenures []leaderstore.Tenure
 	Clocks  []aggregator.Clock
@@ -250,6 +264,9 @@ func (s *Store) Read(ctx context.Context) (f Facts, err error) {
 		return f, err
 	}
 	if f.Snapshots, err = postgres.Snapshots(ctx, s.db); err != nil {
+		return f, err
+	}
+	if f.Slots, err = postgres.Slots(ctx, s.db); err != nil {
 		return f, err
 	}
 	if f.Tenures, err = leaderstore.New(s.db).History(ctx, "", maxTenures); err != nil {

@@ -59,6 +59,12 @@ func TestFind(t *testing.T) {
 			"slot cdc holds a snapshot from 1,500,000 transactions ago; pg_drop_replication_slot('cdc')",
 			"prepared transaction it's is open for 2h0m0s; ROLLBACK PREPARED 'it''s'",
 		}},
+		"slots": {hazards.Facts{Slots: []postgres.ReplicationSlot{
+			{Name: "gone", Lost: true}, {Name: "cdc", RetainedBytes: 20 << 30, Active: true}, {Name: "fine", RetainedBytes: 1 << 30},
+		}}, []string{
+			"slot gone, without a consumer, is beyond max_slot_wal_keep_size; pg_drop_replication_slot('gone')",
+			"slot cdc, with a slow consumer, keeps 20 GiB of write-ahead log; pg_drop_replication_slot('cdc')",
+		}},
 		"planned ends": {hazards.Facts{Clock: postgres.Clock{Now: now}, Tenures: append(terms(9, "resigned", 0), terms(9, "transferred", 0)...)}, nil},
 		"old ends":     {hazards.Facts{Clock: postgres.Clock{Now: now}, Tenures: terms(9, "crashed", 2*time.Hour)}, nil},
 		"step-downs": {

@@ -208,6 +208,7 @@ const (
 
 	SnapshotName    = "forge_database_oldest_snapshot_transactions"
 	TransactionName = "forge_database_oldest_transaction_seconds"
+	SlotBytesName   = "forge_database_replication_slot_bytes"
 	SetBackName     = "forge_database_clock_set_back_seconds"
 )
 
@@ -229,6 +230,7 @@ var clusterGauges = []clusterGauge{
 	{NodeUsedName, "Slots of the node that running jobs use, by its last heartbeat; for live nodes, set by the metrics aggregator's leader.", []string{"node_id"}},
 	{SnapshotName, "Transactions started since the oldest snapshot that prevents VACUUM from removing dead rows, by holder: session, standby, slot or prepared; set by the metrics aggregator's leader.", []string{"holder"}},
 	{TransactionName, "Seconds since the start of the oldest transaction whose snapshot prevents VACUUM from removing dead rows, by holder: session or prepared; set by the metrics aggregator's leader.", []string{"holder"}},
+	{SlotBytesName, "Most bytes of write-ahead log that a replication slot of the server keeps for its consumer, 0 without slots" + byLeader, nil},
 	{SetBackName, "Seconds by which the newest time that the cluster recorded is ahead of the database's clock, 0 unless the clock was set back; set by the metrics aggregator's leader.", nil},
 }
 

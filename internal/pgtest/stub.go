@@ -39,9 +39,9 @@ const maxMessage = 1 << 28
 // a proxy that rewrites statements and drops messages.
 type Stub struct {
 	target   string
-	fault       Fault
-	listener    net.Listener
-	running     sync.WaitGroup
+	fault    Fault
+	listener net.Listener
+	running  sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool

@@ -39,6 +39,37 @@ type Snapshot struct {
 	Age time.Duration
 }
 
+// ReplicationSlot is a slot that keeps write-ahead log for its consumer.
+type ReplicationSlot struct {
+	Name string
+	// Active is whether a consumer is connected.
+	Active bool
+	// RetainedBytes is the amount of write-ahead log since the slot's restart_lsn, in bytes.
+	RetainedBytes int64
+	// Lost is whether the server removes, or has removed, log that the consumer needs, because
+	// of max_slot_wal_keep_size.
+	Lost bool
+}
+
+// Slots of every database are read: they all keep the log of the same server.
+const slotsSQL = `
+SELECT slot_name, active,
+       coalesce(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, restart_lsn), 0)::bigint,
+       coalesce(wal_status IN ('unreserved', 'lost'), false)
+FROM pg_replication_slots
+WHERE NOT temporary
+ORDER BY 4 DESC, 3 DESC, 1
+LIMIT $1`
+
+// Slots returns the replication slots that keep the most write-ahead log, the largest first.
+func Slots(ctx context.Context, db DB) ([]ReplicationSlot, error) {
+	slots, err := Collect(ctx, db, pgx.RowToStructByPos[ReplicationSlot], slotsSQL, maxSnapshots)
+	if err != nil {
+		return nil, fmt.Errorf("read the replication slots: %w", err)
+	}
+	return slots, nil
+}
+
 // backend_xmin and backend_xid are visible to every user, xact_start is not.
 // Autovacuum's own snapshots do not hold back VACUUM.
 const snapshotsSQL = `

@@ -116,6 +116,7 @@ var rows = []row{
 		{"Since the last pass of the log compactor", "Nothing is deleted while it stands still.", timeSeries, seconds, []query{{"time() - max(forge_compactor_last_pass_timestamp_seconds)", "last pass"}}},
 		{"Oldest transaction", "Dead rows stay while it lasts, and queues slow down.", timeSeries, seconds, []query{{"max by (holder) (forge_database_oldest_transaction_seconds)", "{{holder}}"}}},
 		{"Oldest snapshot", "Transactions started since.", timeSeries, short, []query{{"max by (holder) (forge_database_oldest_snapshot_transactions)", "{{holder}}"}}},
+		{"Replication slots", "Write-ahead log that the server keeps for the slot that lags most.", timeSeries, bytes, []query{{"max(forge_database_replication_slot_bytes)", "kept"}}},
 		{"Clock set back", "By how much the newest recorded time is ahead of the database's clock.", timeSeries, seconds, []query{{"max(forge_database_clock_set_back_seconds)", "set back"}}},
 	}},
 }

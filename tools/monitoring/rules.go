@@ -149,6 +149,13 @@ var groups = []group{
 			runbook: "old-snapshots",
 		},
 		{
+			name: "ForgeReplicationSlotLags", severity: warning, wait: "5m",
+			expr:    "max(forge_database_replication_slot_bytes) >= 10 * 1024 ^ 3",
+			summary: "A replication slot keeps {{ humanize1024 $value }}B of write-ahead log.",
+			about:   "The disk of the server fills up. forge doctor names the slot.",
+			runbook: "old-snapshots",
+		},
+		{
 			name: "ForgeDatabaseClockSetBack", severity: warning,
 			expr:    "max(forge_database_clock_set_back_seconds) > 1",
 			summary: "The database's clock was set back by {{ humanizeDuration $value }} or more.",
