@@ -399,7 +399,7 @@ func (m *metricsTest) promtool(path string) {
 
 // lagSlot creates a slot without a consumer, and writes.
 func (m *metricsTest) lagSlot() {
-	slot := fmt.Sprintf("moves_%d", os.Getpid())
+	slot := fmt.Sprintf("moves_%d", time.Now().UnixNano())
 	m.exec(`SELECT pg_create_physical_replication_slot('` + slot + `', true)`)
 	m.t.Cleanup(func() { m.exec(`SELECT pg_drop_replication_slot('` + slot + `')`) })
 	m.exec(`SELECT pg_logical_emit_message(false, 'forge', repeat('x', 100000))`)
