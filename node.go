@@ -15,6 +15,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/doctor"
+	"github.com/forge-scheduler/forge/internal/engine"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
@@ -217,6 +218,11 @@ func (n *Node) Run(ctx context.Context) (err error) {
 func (n *Node) join(ctx context.Context, member *nodestore.Member) error {
 	if err := postgres.Ping(ctx, n.pool); err != nil {
 		return err
+	}
+	if len(n.participatingRoles()) > 0 && !n.byLease() {
+		if err := engine.CheckLocks(ctx, engine.Options{URL: n.cfg.Database.URL, LeaderURL: n.cfg.Database.LeaderURL}); err != nil {
+			return err
+		}
 	}
 	if err := postgres.EnsureSchema(ctx, n.pool, n.cfg.Database.Schema); err != nil {
 		return err

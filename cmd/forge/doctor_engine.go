@@ -29,13 +29,9 @@ func (a *app) probeEngine(ctx context.Context, cfg *config.Config) error {
 		return findingsError{errors.New(report.Reason)}
 	case election.ByLease() || report.Election != engine.Lease:
 		return nil
-	case cfg.StrategyGiven() || report.SharesSessions():
-		return findingsError{fmt.Errorf("nodes refuse this server with cluster.leader_election.strategy = %q: set it to %q on every node",
-			election.Strategy, engine.Lease)}
-	default:
-		a.note(fmt.Sprintf("nodes will elect by lease; set cluster.leader_election.strategy = %q on every node to confirm it", engine.Lease))
-		return nil
 	}
+	return findingsError{fmt.Errorf("this server does not do with cluster.leader_election.strategy = %q: set it to %q on every node",
+		election.Strategy, engine.Lease)}
 }
 
 func (a *app) showEngine(report engine.Report) error {

@@ -19,7 +19,9 @@ func runForge(t *testing.T, args ...string) (out, errs string, code int) {
 	return stdout.String(), stderr.String(), code
 }
 
-// TestDoctorEngine runs on databases without forge's tables.
+// The databases are without forge's tables.
+//
+//nolint:paralleltest // sets variables of the environment
 func TestDoctorEngine(t *testing.T) {
 	target := pgtest.EmptyURL(t)
 	locks := pgtest.StubURL(t, target, pgtest.GrantsEveryLock)
@@ -29,10 +31,10 @@ func TestDoctorEngine(t *testing.T) {
 		want          string // on standard output or standard error
 	}{
 		"PostgreSQL":              {target, "", exitOK, "strategy: advisory, notifications: listen"},
-		"locks":                   {locks, "", exitOK, "nodes will elect by lease"},
+		"locks":                   {locks, "", exitFailed, `set it to "lease"`},
 		"locks by lease":          {locks, "lease", exitOK, "strategy: lease, notifications: poll"},
 		"locks and advisory":      {locks, "advisory", exitFailed, `set it to "lease"`},
-		"no notifications":        {pgtest.StubURL(t, target, pgtest.DropsNotifications), "", exitOK, "strategy: lease, notifications: poll"},
+		"no notifications":        {pgtest.StubURL(t, target, pgtest.DropsNotifications), "", exitFailed, "strategy: lease, notifications: poll"},
 		"no triggers":             {pgtest.StubURL(t, target, pgtest.RefusesTriggers), "", exitFailed, "forge cannot use this server: triggers"},
 		"transaction pooler":      {pgtest.StartBouncer(t, target, "transaction").URL(), "", exitFailed, `set it to "lease"`},
 		"nobody":                  {"postgres://127.0.0.1:1/none", "", exitDatabase, "refused"},
@@ -62,7 +64,7 @@ func TestDoctorEngineJSON(t *testing.T) {
 	t.Chdir(t.TempDir())
 	out, errs, code := runForge(t, "doctor", "--engine", "-o", "json")
 	var report engine.Report
-	if err := json.Unmarshal([]byte(out), &report); err != nil || code != exitOK {
+	if err := json.Unmarshal([]byte(out), &report); err != nil || code != exitFailed {
 		t.Fatalf("exit %d, %v: %s%s", code, err, out, errs)
 	}
 	if report.Election != engine.Lease || len(report.Results) < 12 || report.Results[3].Status != engine.Missing {

@@ -23,7 +23,6 @@ func (c *Config) Adopt(next *Config) (adopted *Config, restart []string) {
 func (c *Config) Means(other *Config) bool {
 	one, two := *c, *other
 	one.secrets, two.secrets = secrets{}, secrets{}
-	one.strategyGiven, two.strategyGiven = false, false
 	return reflect.DeepEqual(one, two)
 }
 

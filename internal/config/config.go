@@ -30,12 +30,7 @@ type Config struct {
 	Retention    Retention         `toml:"retention" live:"yes"`
 
 	secrets secrets
-	// strategyGiven is whether the file or a variable sets the strategy of the election.
-	strategyGiven bool
 }
-
-// StrategyGiven reports whether cluster.leader_election.strategy is set, and not the default.
-func (c *Config) StrategyGiven() bool { return c.strategyGiven }
 
 // Database says how PostgreSQL is reached.
 type Database struct {

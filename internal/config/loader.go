@@ -146,7 +146,6 @@ func (l *loader) load(text string) {
 	if ok && l.include() {
 		l.complete()
 		l.cfg.handSecrets()
-		l.cfg.strategyGiven = l.stands("cluster.leader_election.strategy")
 		l.check()
 		if l.onHost {
 			l.checkHost()

@@ -20,36 +20,22 @@ func (e *UnfitError) Error() string {
 		"see forge doctor --engine", e.Found)
 }
 
-// Check tests that session locks exclude another session and that notifications arrive. It
-// returns an *UnfitError if the server answers and lacks one of them, and nil if Check cannot
-// find out: the next connection reports the reason.
-func Check(ctx context.Context, options Options) error {
-	options = options.withDefaults()
-	tests := []probe{{run: func(ctx context.Context, b *bench) (string, error) {
+// CheckLocks tests that a session lock at the leader's address excludes another session. It
+// returns an *UnfitError if it does not, and nil if CheckLocks cannot find out: the next
+// connection reports the reason.
+func CheckLocks(ctx context.Context, options Options) error {
+	b := &bench{Options: options.withDefaults()}
+	result := b.try(ctx, probe{run: func(ctx context.Context, b *bench) (string, error) {
 		return pair(ctx, b.LeaderURL, func(first, second *pgx.Conn) (string, error) {
-			return "", checkElection(ctx, b, first, second)
+			if _, err := postgres.Settle(ctx, first, map[string]string{"application_name": applicationName}); err != nil {
+				return "", fmt.Errorf("look for a pooler: %s", postgres.Reason(err)) // refused elsewhere, with its remedy
+			}
+			_, err := excludes(ctx, first, second)
+			return "", err
 		})
-	}}}
-	if options.LeaderURL != options.URL {
-		tests = append(tests, probe{run: notifies})
-	}
-	for _, test := range tests {
-		if result := (&bench{Options: options}).try(ctx, test); result.Status == Missing {
-			return &UnfitError{Found: result.Found}
-		}
+	}})
+	if result.Status == Missing {
+		return &UnfitError{Found: result.Found}
 	}
 	return nil
-}
-
-// checkElection tests locks and, if the nodes listen on the same address, notifications.
-func checkElection(ctx context.Context, b *bench, first, second *pgx.Conn) error {
-	_, err := postgres.Settle(ctx, first, map[string]string{"application_name": applicationName})
-	if err != nil {
-		return fmt.Errorf("look for a pooler: %s", postgres.Reason(err)) // refused elsewhere, with its remedy
-	}
-	if _, err := excludes(ctx, first, second); err != nil || b.LeaderURL != b.URL {
-		return err
-	}
-	_, err = arrives(ctx, first, second)
-	return err
 }

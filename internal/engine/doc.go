@@ -9,6 +9,6 @@
 // configured schema, and drops them at the end. A later Probe drops the schemas that a
 // killed process has left.
 //
-// Check runs the two probes that a node needs before it elects by session locks. It
-// creates nothing, and takes a few milliseconds on a server that has both features.
+// CheckLocks is the probe that a node needs before it elects by session locks. It creates
+// nothing, and takes a few milliseconds.
 package engine

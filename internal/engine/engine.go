@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -58,12 +57,6 @@ type Report struct {
 
 // Refused reports whether forge cannot use the server.
 func (r Report) Refused() bool { return r.Election == "" }
-
-// SharesSessions reports whether a pooler in transaction mode is in between. Nodes do not
-// change their strategy by themselves then.
-func (r Report) SharesSessions() bool {
-	return slices.ContainsFunc(r.Results, func(result Result) bool { return result.Probe == sessionState && result.Status == Missing })
-}
 
 // Options name the server.
 type Options struct {

@@ -187,10 +187,10 @@ func TestProbeOfUnreachableServer(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckLocks(t *testing.T) {
 	t.Parallel()
 	target := pgtest.EmptyURL(t)
-	locks, silent := pgtest.StubURL(t, target, pgtest.GrantsEveryLock), pgtest.StubURL(t, target, pgtest.DropsNotifications)
+	locks := pgtest.StubURL(t, target, pgtest.GrantsEveryLock)
 	for name, test := range map[string]struct {
 		options engine.Options
 		want    string // empty: fit
@@ -199,12 +199,10 @@ func TestCheck(t *testing.T) {
 		"two addresses":            {engine.Options{URL: target, LeaderURL: pgtest.StubURL(t, target, 0)}, ""},
 		"locks":                    {engine.Options{URL: locks}, "always says yes"},
 		"locks of leader_url":      {engine.Options{URL: target, LeaderURL: locks}, "always says yes"},
-		"notifications":            {engine.Options{URL: silent}, "notification"},
-		"notifications of the url": {engine.Options{URL: silent, LeaderURL: target}, "notification"},
 		"unreachable":              {engine.Options{URL: "postgres://127.0.0.1:1/none"}, ""},
 		"transaction pooler":       {engine.Options{URL: pgtest.StartBouncer(t, target, "transaction").URL()}, ""},
 	} {
-		err := engine.Check(t.Context(), test.options)
+		err := engine.CheckLocks(t.Context(), test.options)
 		unfit, refused := errors.AsType[*engine.UnfitError](err)
 		if refused != (test.want != "") || refused && !strings.Contains(unfit.Found, test.want) {
 			t.Errorf("%s: %v", name, err)

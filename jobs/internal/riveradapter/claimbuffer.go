@@ -61,7 +61,7 @@ type claimBuffer struct {
 	slots        int
 	queues       map[string]int
 	reserve      map[string]int // slots that only jobs of the queue may use
-	lastActivity time.Time // time of the last arrival or end of a job or offer
+	lastActivity time.Time      // time of the last arrival or end of a job or offer
 	term         int64
 	seen         int64
 	offers       map[string][]bufferedOffer
