@@ -21,7 +21,6 @@ import (
 )
 
 const (
-	waitingQueue = "waiting"
 	// usualShare is the share of the usual rate that counts as usual, in each usualWindow.
 	usualShare  = 0.9
 	usualWindow = 500 * time.Millisecond

@@ -195,12 +195,12 @@ func TestCheckLocks(t *testing.T) {
 		options engine.Options
 		want    string // empty: fit
 	}{
-		"PostgreSQL":               {engine.Options{URL: target}, ""},
-		"two addresses":            {engine.Options{URL: target, LeaderURL: pgtest.StubURL(t, target, 0)}, ""},
-		"locks":                    {engine.Options{URL: locks}, "always says yes"},
-		"locks of leader_url":      {engine.Options{URL: target, LeaderURL: locks}, "always says yes"},
-		"unreachable":              {engine.Options{URL: "postgres://127.0.0.1:1/none"}, ""},
-		"transaction pooler":       {engine.Options{URL: pgtest.StartBouncer(t, target, "transaction").URL()}, ""},
+		"PostgreSQL":          {engine.Options{URL: target}, ""},
+		"two addresses":       {engine.Options{URL: target, LeaderURL: pgtest.StubURL(t, target, 0)}, ""},
+		"locks":               {engine.Options{URL: locks}, "always says yes"},
+		"locks of leader_url": {engine.Options{URL: target, LeaderURL: locks}, "always says yes"},
+		"unreachable":         {engine.Options{URL: "postgres://127.0.0.1:1/none"}, ""},
+		"transaction pooler":  {engine.Options{URL: pgtest.StartBouncer(t, target, "transaction").URL()}, ""},
 	} {
 		err := engine.CheckLocks(t.Context(), test.options)
 		unfit, refused := errors.AsType[*engine.UnfitError](err)
