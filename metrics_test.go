@@ -402,6 +402,11 @@ func (m *metricsTest) promtool(path string) {
 func (m *metricsTest) lagSlot() {
 	slot := fmt.Sprintf("moves_%d", time.Now().UnixNano())
 	m.exec(`SELECT pg_create_physical_replication_slot('` + slot + `', true)`)
-	m.t.Cleanup(func() { m.exec(`SELECT pg_drop_replication_slot('` + slot + `')`) })
+	m.t.Cleanup(func() {
+		ctx := context.WithoutCancel(m.t.Context()) // it has ended
+		if _, err := m.pool.Exec(ctx, `SELECT pg_drop_replication_slot('`+slot+`')`); err != nil {
+			m.t.Error(err)
+		}
+	})
 	m.exec(`SELECT pg_logical_emit_message(false, 'forge', repeat('x', 100000))`)
 }
