@@ -60,9 +60,9 @@ func keeps(ctx context.Context, url string) (string, error) {
 	case name != kept:
 		return "", lacks("a setting of the session was lost by the next statement")
 	case pooled:
-		return "they last, through a pooler in session mode", nil
+		return "the state of a session lasts, through a pooler in session mode", nil
 	default:
-		return "they last", nil
+		return "the state of a session lasts", nil
 	}
 }
 
@@ -87,7 +87,7 @@ func locksSessions(ctx context.Context, b *bench) (string, error) {
 				return "", lacks("the lock of a session was not free %s after its end", b.Timeout)
 			}
 		}
-		return fmt.Sprintf("a second session gets the lock %s after the end of the first, not before", time.Since(ended).Round(time.Millisecond)), nil
+		return fmt.Sprintf("a second session gets the lock %s after the end of the first, not before", time.Since(ended).Round(time.Microsecond)), nil
 	})
 }
 
