@@ -108,7 +108,7 @@ func good() *story {
 func TestGoodHistories(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]*story{
-		"fired": good(), "caught up": caughtUp(), "queued": queued(), "replaced": replaced(), "skipped": skipped(),
+		"fired": good(), "caught up": caughtUp(), "caught up in slices": inSlices(), "queued": queued(), "replaced": replaced(), "skipped": skipped(),
 		"excluded": excluded(), "again": again(), "triggered": triggered(), "limited": limited(), "at a rate": atRate(),
 	} {
 		for _, finding := range Check(&s.History) {
@@ -138,6 +138,19 @@ func caughtUp() *story {
 		default:
 			s.writes(n, now, Fired)
 			s.runs(n, now, now)
+		}
+	}
+	return s
+}
+
+// inSlices is the same outage, settled by three transactions.
+func inSlices() *story {
+	s := caughtUp()
+	for i := range s.Entries {
+		if n := int(s.Entries[i].Tick.Sub(noon) / time.Second); n > 300 {
+			s.Entries[i].Txid++
+		} else if n > 250 {
+			s.Entries[i].Txid += 2
 		}
 	}
 	return s
@@ -302,6 +315,8 @@ func TestFindings(t *testing.T) {
 		{"the limit is lower", WrongVerdict, caughtUp, func(s *story) { s.Crons[0].Limit = 1 }},
 		{"the window is longer", WrongVerdict, caughtUp, func(s *story) { s.Crons[0].Window = time.Hour }},
 		{"the window is shorter", WrongVerdict, caughtUp, func(s *story) { s.Crons[0].Window = 150 * time.Second }},
+		{"the last slice catches up too little", WrongVerdict, inSlices, func(s *story) { s.Crons[0].Limit = 3 }},
+		{"the last slice catches up too much", WrongVerdict, inSlices, func(s *story) { s.Crons[0].Limit = 1 }},
 		{"an older tick was caught up", WrongVerdict, caughtUp, func(s *story) { swap(s, 337, 338) }},
 		{"a tick was skipped for nothing", WrongVerdict, skipped, func(s *story) { s.Jobs[0].Ended = second(-1) }},
 		{"nothing runs under allow", WrongVerdict, skipped, func(s *story) { s.Crons[0].Overlap = OverlapAllow }},

@@ -42,7 +42,6 @@ func (m moment) surelyBeyond(bound time.Duration) bool { return m.least > bound 
 // checkVerdicts judges what was decided about each tick of a cron by itself, and
 // then what was decided together.
 func (c *check) checkVerdicts(cron *Cron, ticks []tick) {
-	together := map[int64][]tick{}
 	for i := range ticks {
 		t := &ticks[i]
 		if c.late(cron, t).most < 0 {
@@ -50,11 +49,47 @@ func (c *check) checkVerdicts(cron *Cron, ticks []tick) {
 		}
 		c.checkVerdict(cron, t)
 		c.checkChanges(cron, t)
-		together[t.first().Txid] = append(together[t.first().Txid], *t)
 	}
-	for _, batch := range together {
+	for _, batch := range decidedTogether(ticks) {
 		c.checkQuota(cron, batch)
 	}
+}
+
+// decidedTogether returns the ticks in batches, in the order of their first ticks. A batch is what
+// one transaction decided, or several if it could not examine all ticks that were due: the
+// transactions before the last one leave the ticks to catch up to those that follow.
+func decidedTogether(ticks []tick) (batches [][]tick) {
+	place := map[int64]int{} // of a transaction among the batches
+	for _, t := range ticks {
+		if t.first().Verdict == Triggered {
+			continue // the policies are not asked
+		}
+		i, known := place[t.first().Txid]
+		if !known {
+			if i = len(batches); i == 0 || !leavesCatchUp(batches[i-1]) {
+				batches = append(batches, nil)
+			} else {
+				i--
+			}
+			place[t.first().Txid] = i
+		}
+		batches[i] = append(batches[i], t)
+	}
+	return batches
+}
+
+// leavesCatchUp says that missed ticks were skipped for newer ones, of which the batch has none.
+func leavesCatchUp(batch []tick) bool {
+	skipped := false
+	for i := range batch {
+		switch batch[i].first().Verdict {
+		case CaughtUp:
+			return false
+		case SkippedLimit:
+			skipped = true
+		}
+	}
+	return skipped
 }
 
 func (c *check) checkVerdict(cron *Cron, t *tick) {
