@@ -82,10 +82,12 @@ func (m *Migrator) Up(ctx context.Context) error {
 		if err := m.Check(ctx); !errors.Is(err, ErrPending) {
 			return err
 		}
-		if err := m.upRiver(ctx); err != nil {
-			return err
-		}
-		return m.upForge(ctx)
+		return m.retryLocks(ctx, func() error {
+			if err := m.upRiver(ctx); err != nil {
+				return err
+			}
+			return m.upForge(ctx)
+		})
 	})
 }
 
@@ -105,7 +107,10 @@ func (m *Migrator) Down(ctx context.Context) error {
 			return err
 		}
 		defer closeDB()
-		if _, err := provider.ApplyVersion(ctx, newest, false); err != nil {
+		if err := m.retryLocks(ctx, func() error {
+			_, err := provider.ApplyVersion(ctx, newest, false)
+			return err
+		}); err != nil {
 			return m.explain("take back a migration", err)
 		}
 		m.logger.InfoContext(ctx, "migration taken back", "source", "forge", "version", newest)
@@ -394,6 +399,38 @@ func (m *Migrator) tryLocked(ctx context.Context, work func() error) (held bool,
 		return work()
 	})
 	return held, err
+}
+
+const (
+	// lockTries is how often a migration may fail to get its locks.
+	lockTries = 20
+	// lockPause is the time between two tries.
+	lockPause = 250 * time.Millisecond
+)
+
+// retryLocks repeats migrate while it fails to get its locks. Nodes of the previous version
+// work during a migration. If they and the migration wait for each other's locks, PostgreSQL
+// fails one of them. A failed migration is rolled back.
+func (m *Migrator) retryLocks(ctx context.Context, migrate func() error) error {
+	for try := 1; ; try++ {
+		err := migrate()
+		if !lacksLock(err) || try == lockTries {
+			return err
+		}
+		m.logger.WarnContext(ctx, "migration could not get its locks and is repeated", "try", try, "tries", lockTries, "error", err)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(lockPause):
+		}
+	}
+}
+
+// lacksLock says that a statement was the victim of a deadlock, or reached its role's
+// lock_timeout.
+func lacksLock(err error) bool {
+	failed, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (failed.Code == "40P01" || failed.Code == "55P03") // deadlock_detected, lock_not_available
 }
 
 // explain wraps err with the operation, and with the remedy where the schema is missing.

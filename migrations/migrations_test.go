@@ -106,6 +106,80 @@ func TestUpWaitsForTheLock(t *testing.T) {
 	mustUp(t, newMigrator(pool))
 }
 
+// A node of the previous version and a migration wait for each other: each has locked a table
+// that the other needs. The migration fails, and is repeated.
+func TestUpAfterDeadlock(t *testing.T) {
+	t.Parallel()
+	database := pgtest.URL(t)
+	pool := connect(t, database, func(c *pgxpool.Config) {
+		c.ConnConfig.RuntimeParams["deadlock_timeout"] = "3s" // from its wait to its failure
+	})
+	m := newMigrator(pool)
+	downBelow(t, m, 81) // it changes forge_limits, and then forge_nodes
+	node := pgtest.Connect(t, database)
+	tx, err := node.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), `SET LOCAL deadlock_timeout = '1min'; LOCK TABLE forge_nodes IN ACCESS SHARE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- m.Up(t.Context()) }()
+	awaitTrue(t, node, `SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'forge_nodes'::regclass AND mode = 'AccessExclusiveLock' AND NOT granted)`)
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE forge_limits IN ROW EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("Up: %v", err)
+	}
+}
+
+// A role's lock_timeout ends a migration's wait for a reader. The migration is repeated until
+// the reader has ended.
+func TestUpAfterLockTimeout(t *testing.T) {
+	t.Parallel()
+	database := pgtest.URL(t)
+	pool := connect(t, database, func(c *pgxpool.Config) {
+		c.ConnConfig.RuntimeParams["lock_timeout"] = "100ms"
+	})
+	warnings := make(lineChannel, 100)
+	m := migrations.New(pool, slog.New(slog.NewTextHandler(warnings, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	downBelow(t, m, 65)
+	reader, err := pgtest.Connect(t, database).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reader.Rollback(context.Background()) }()
+	if _, err := reader.Exec(t.Context(), `LOCK TABLE river_job IN ACCESS SHARE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- m.Up(t.Context()) }()
+	<-warnings
+	if warning := <-warnings; !strings.Contains(warning, "try=2") {
+		t.Errorf("second warning: %s", warning)
+	}
+	if err := reader.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("Up: %v", err)
+	}
+}
+
+// lineChannel receives the lines of a log.
+type lineChannel chan string
+
+func (c lineChannel) Write(line []byte) (int, error) {
+	c <- string(line)
+	return len(line), nil
+}
+
 // A node's pool ends abandoned transactions; the one that holds the lock is not
 // abandoned while another connection works.
 func TestUpOutlastsTheIdleTimeout(t *testing.T) {
