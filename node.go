@@ -219,8 +219,8 @@ func (n *Node) join(ctx context.Context, member *nodestore.Member) error {
 	if err := postgres.Ping(ctx, n.pool); err != nil {
 		return err
 	}
-	if len(n.participatingRoles()) > 0 && !n.byLease() {
-		if err := engine.CheckLocks(ctx, engine.Options{URL: n.cfg.Database.URL, LeaderURL: n.cfg.Database.LeaderURL}); err != nil {
+	if !n.byLease() {
+		if err := engine.CheckSessions(ctx, engine.Options{URL: n.cfg.Database.URL, LeaderURL: n.cfg.Database.LeaderURL}); err != nil {
 			return err
 		}
 	}

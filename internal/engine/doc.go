@@ -9,6 +9,6 @@
 // configured schema, and drops them at the end. A later Probe drops the schemas that a
 // killed process has left.
 //
-// CheckLocks is the probe that a node needs before it elects by session locks. It creates
-// nothing, and takes a few milliseconds.
+// CheckSessions runs the probes that a node needs before it elects by session locks. It
+// creates nothing, and takes a tenth of a second.
 package engine

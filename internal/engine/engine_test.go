@@ -187,7 +187,7 @@ func TestProbeOfUnreachableServer(t *testing.T) {
 	}
 }
 
-func TestCheckLocks(t *testing.T) {
+func TestCheckSessions(t *testing.T) {
 	t.Parallel()
 	target := pgtest.EmptyURL(t)
 	locks := pgtest.StubURL(t, target, pgtest.GrantsEveryLock)
@@ -199,10 +199,13 @@ func TestCheckLocks(t *testing.T) {
 		"two addresses":       {engine.Options{URL: target, LeaderURL: pgtest.StubURL(t, target, 0)}, ""},
 		"locks":               {engine.Options{URL: locks}, "always says yes"},
 		"locks of leader_url": {engine.Options{URL: target, LeaderURL: locks}, "always says yes"},
+		"notifications":       {engine.Options{URL: pgtest.StubURL(t, target, pgtest.DropsNotifications), Timeout: time.Second}, "did not arrive"},
+		"silent sessions":     {engine.Options{URL: pgtest.StubURL(t, target, pgtest.KeepsSilentSessions), Timeout: time.Second}, "did not end"},
 		"unreachable":         {engine.Options{URL: "postgres://127.0.0.1:1/none"}, ""},
+		"session pooler":      {engine.Options{URL: pgtest.StartBouncer(t, target, "session").URL()}, ""},
 		"transaction pooler":  {engine.Options{URL: pgtest.StartBouncer(t, target, "transaction").URL()}, ""},
 	} {
-		err := engine.CheckLocks(t.Context(), test.options)
+		err := engine.CheckSessions(t.Context(), test.options)
 		unfit, refused := errors.AsType[*engine.UnfitError](err)
 		if refused != (test.want != "") || refused && !strings.Contains(unfit.Found, test.want) {
 			t.Errorf("%s: %v", name, err)

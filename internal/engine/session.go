@@ -19,7 +19,7 @@ const (
 	aliveSQL   = `SELECT 1`
 
 	// silence is the idle_session_timeout of the probe.
-	silence = 250 * time.Millisecond
+	silence = 100 * time.Millisecond
 	// pause is the time between two tries.
 	pause = 10 * time.Millisecond
 	// renotify is the time after which a notification is sent again.
@@ -125,10 +125,14 @@ func endsIdleSessions(ctx context.Context, b *bench) (string, error) {
 	if _, err := postgres.Settle(ctx, conn, settings); err != nil {
 		return "", err
 	}
-	if _, err := conn.WaitForNotification(ctx); ctx.Err() != nil {
-		return "", lacks("a session was silent for longer than its idle_session_timeout, and did not end")
-	} else if err == nil {
+	switch _, err := conn.WaitForNotification(ctx); {
+	case err == nil:
 		return "", errors.New("a notification arrived for which nobody listens")
+	case ctx.Err() != nil && !conn.IsClosed():
+		if err := answers(ctx, conn); err != nil {
+			return "", err
+		}
+		return "", lacks("a session was silent for longer than its idle_session_timeout, and did not end")
 	}
 	return fmt.Sprintf("a session with an idle_session_timeout of %s was ended", silence), nil
 }

@@ -23,6 +23,8 @@ const (
 	DropsNotifications
 	// RefusesTriggers makes CREATE TRIGGER fail.
 	RefusesTriggers
+	// KeepsSilentSessions lets an idle_session_timeout have no effect.
+	KeepsSilentSessions
 )
 
 // Codes of the requests that begin a connection.
@@ -197,9 +199,13 @@ func readBody(from io.Reader) ([]byte, error) {
 	return body, err
 }
 
-// request rewrites the statements of Query and Parse messages. Shared locks exclude only
-// exclusive ones, which nobody takes through a stub.
+// request rewrites the statements of Query and Parse messages, and the names of settings,
+// which are values of Bind messages: the other name has the same length. Shared locks exclude
+// only exclusive ones, which nobody takes through a stub.
 func (s *Stub) request(kind byte, body []byte) []byte {
+	if kind == 'B' && s.fault&KeepsSilentSessions != 0 {
+		return bytes.ReplaceAll(body, []byte("idle_session_timeout"), []byte("effective_cache_size"))
+	}
 	if kind != 'Q' && kind != 'P' {
 		return body
 	}
