@@ -29,7 +29,7 @@ func main() {
 }
 
 func run(ctx context.Context, tenants []string) error {
-	d, err := newDirectory(os.Getenv("CELLS"), os.Getenv("TENANTS"))
+	d, err := newDirectory(ctx, os.Getenv("CELLS"), os.Getenv("TENANTS"))
 	if err != nil {
 		return err
 	}
@@ -62,18 +62,18 @@ type cell struct {
 
 // newDirectory reads lists like "a=postgres://... b=postgres://..." and "acme=a globex=b". It
 // connects to a cell when it is used, so one that is down does not affect the others.
-func newDirectory(cells, tenants string) (*directory, error) {
+func newDirectory(ctx context.Context, cells, tenants string) (*directory, error) {
 	d := &directory{cells: map[string]cell{}, tenants: map[string]string{}}
-	for _, pair := range strings.Fields(cells) {
+	for pair := range strings.FieldsSeq(cells) {
 		name, url, _ := strings.Cut(pair, "=")
-		pool, err := pgxpool.New(context.Background(), url)
+		pool, err := pgxpool.New(ctx, url)
 		if err != nil {
 			d.close()
 			return nil, fmt.Errorf("cell %s: %w", name, err)
 		}
 		d.cells[name] = cell{name, pool}
 	}
-	for _, pair := range strings.Fields(tenants) {
+	for pair := range strings.FieldsSeq(tenants) {
 		tenant, name, _ := strings.Cut(pair, "=")
 		d.tenants[tenant] = name
 	}

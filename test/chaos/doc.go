@@ -5,6 +5,7 @@
 //	make chaos-short              a minute
 //	make chaos                    ten minutes
 //	make chaos SEED=7 FOR=2m      the faults of seed 7
+//	make conformance              two minutes on any server, which is left alone
 //
 // Three nodes, each in a network namespace of its own, run crons of every policy, and jobs
 // of two tenants with a limit and a rate for each. Six fault injectors work at the same

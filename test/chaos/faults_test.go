@@ -76,7 +76,7 @@ func (r *run) inflict(ctx context.Context, f fault) {
 // sever has the next commit of a tick end the leader's session, and waits for it.
 func (r *run) sever(ctx context.Context, f fault) {
 	if _, err := r.pool.Exec(ctx, severSQL); err != nil {
-		return // it is the database's bad day
+		return // PostgreSQL does not answer
 	}
 	for ctx.Err() == nil {
 		var done bool

@@ -25,6 +25,10 @@ const (
 // harmWay does something to a node's way to PostgreSQL, and fixes it.
 func (r *run) harmWay(ctx context.Context, f fault) {
 	k := r.linked(f.node)
+	if k == nil {
+		r.leaveOut(f.kind)
+		return
+	}
 	r.note(f.kind, k.id)
 	switch f.kind { //nolint:exhaustive // the others are somebody else's
 	case slowWay:

@@ -75,20 +75,28 @@ func (r *run) wayOf(id string) (*pgtest.Link, string) {
 	return link, link.URL()
 }
 
-// linked is a node with a link on its way: the one of the number, or the first one.
+// linked is a node with a link on its way: the one of the number, or the first one; nil if no
+// node has a link.
 func (r *run) linked(number int) *keeper {
-	if k := r.keepers[number]; k.link != nil {
-		return k
+	for _, k := range []*keeper{r.keepers[number], r.keepers[0]} {
+		if k.link != nil {
+			return k
+		}
 	}
-	return r.keepers[0]
+	return nil
+}
+
+// leaveOut counts a fault that cannot be done here.
+func (r *run) leaveOut(what kind) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leftOut[what]++
 }
 
 // partition has packets of a node be lost for a while, beside the faults that follow.
 func (r *run) partition(ctx context.Context, f fault) {
 	if r.inside == nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.leftOut[f.kind]++
+		r.leaveOut(f.kind)
 		return
 	}
 	k := r.keepers[f.node]
@@ -125,7 +133,11 @@ func (r *run) losePackets(ctx context.Context, k *keeper, hold time.Duration, lo
 // loseReplies has what a node asks for be done, and never lets it hear of it: its
 // connections are reset, or it has given up before the answer comes through.
 func (r *run) loseReplies(ctx context.Context, k *keeper, f fault) {
-	if k.link == nil {
+	switch {
+	case k.link == nil && r.inside == nil:
+		r.leaveOut(f.kind)
+		return
+	case k.link == nil:
 		r.losePackets(ctx, k, lease+f.hold, (*parts.Namespace).DropReplies)
 		return
 	}

@@ -36,6 +36,14 @@ func (r *run) tell(ctx context.Context) {
 	}
 }
 
+// whyLeftOut says why faults of the plan were not injected.
+func (r *run) whyLeftOut() string {
+	if r.without != nil {
+		return fmt.Sprintf("as this machine has no network namespaces (%v)", r.without)
+	}
+	return "as these nodes have neither network namespaces nor proxies before the server"
+}
+
 // report prints what was done and what came of it.
 func (r *run) report(h *checker.History, findings []checker.Finding) {
 	counts, byKind := map[kind]int{}, map[checker.Kind]int{}
@@ -54,7 +62,7 @@ func (r *run) report(h *checker.History, findings []checker.Finding) {
 	text := &strings.Builder{}
 	fmt.Fprintf(text, "%s, seed %d\n%d faults:\n%s", r.Name(), r.seed, r.faults(), table(counts))
 	if len(r.leftOut) > 0 {
-		fmt.Fprintf(text, "drawn and left out, as this machine cannot do it (%v):\n%s", r.without, table(r.leftOut))
+		fmt.Fprintf(text, "drawn and left out, %s:\n%s", r.whyLeftOut(), table(r.leftOut))
 	}
 	lives := 0
 	for _, k := range r.keepers {

@@ -63,7 +63,7 @@ type run struct {
 	config  string
 	env     []string
 	crons   []cron
-	server  *pgtest.OwnServer
+	server  *pgtest.OwnServer // nil: a server that the run may not stop
 	url     string
 	direct  func(id string) string      // a node's way to PostgreSQL; nil or empty: through a link
 	inside  map[string]*parts.Namespace // where nodes live, if they have a network each
@@ -77,6 +77,7 @@ type run struct {
 	addresses map[string]string // where nodes answered last
 	over      atomic.Bool       // nobody is started any more
 	lasting   sync.WaitGroup
+	settings  string         // lines of the file before its sections
 	text      string         // of the file
 	leaps     []checker.Leap // of the database's clock
 	edition   atomic.Int64   // how often it was edited
@@ -192,7 +193,7 @@ func (r *run) begin(lasts, outage time.Duration) {
 		r.crons[i].complete(until)
 	}
 	r.config = filepath.Join(r.dir, "forge.toml")
-	r.text = config(r.crons, filepath.Join(r.dir, "witness"), r.testimony(), r.dir)
+	r.text = r.file()
 	if err := os.WriteFile(r.config, []byte(r.text), 0o600); err != nil {
 		r.Fatal(err)
 	}
@@ -231,6 +232,11 @@ func (r *run) begin(lasts, outage time.Duration) {
 	if r.leader(ctx) == nil {
 		r.Fatalf("nobody leads after %s", waitTimeout)
 	}
+}
+
+// file is the text of the configuration file.
+func (r *run) file() string {
+	return r.settings + config(r.crons, filepath.Join(r.dir, "witness"), r.testimony(), r.dir)
 }
 
 func (r *run) testimony() string { return filepath.Join(r.dir, "testimony.jsonl") }
@@ -278,7 +284,9 @@ func (r *run) rage() {
 			helpers.Go(func() { r.play(ctx, number) })
 		}
 	}
-	r.play(ctx, serverInjector)
+	if r.server != nil {
+		r.play(ctx, serverInjector)
+	}
 	helpers.Wait()
 	r.lasting.Wait()
 }
@@ -391,17 +399,17 @@ func (r *run) endCalmly() {
 }
 
 // judge lets the cluster grow quiet and has the checker say what is wrong.
-func (r *run) judge() (h *checker.History, findings int) {
+func (r *run) judge() (h *checker.History, found []checker.Finding) {
 	r.Helper()
 	r.settle()
 	r.stop()
 	h = r.history()
-	found := checker.Check(h)
+	found = checker.Check(h)
 	r.report(h, found)
 	for _, finding := range found {
 		r.Error(finding)
 	}
-	return h, len(found)
+	return h, found
 }
 
 func TestChaos(t *testing.T) {
@@ -421,7 +429,7 @@ func TestChaos(t *testing.T) {
 	r.begin(*forFlag, outage)
 	r.rage()
 	r.endCalmly()
-	history, findings := r.judge()
+	history, found := r.judge()
 	r.demandReplay()
 	r.demandEnough(*forFlag, history)
 	if *forFlag >= dealtOften {
@@ -430,6 +438,6 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	if *outFlag != "" {
-		r.draw(history, findings, *outFlag)
+		r.draw(history, len(found), *outFlag)
 	}
 }

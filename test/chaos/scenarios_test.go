@@ -78,7 +78,7 @@ func (r *run) endCrons() {
 	for i := range r.crons {
 		r.crons[i].Until = r.crons[i].Since
 	}
-	r.text = config(r.crons, filepath.Join(r.dir, "witness"), r.testimony(), r.dir)
+	r.text = r.file()
 	r.writeFile()
 	r.eventually("the crons end", func() bool {
 		out, err := r.command(r.Context(), "apply", "--config", r.config).CombinedOutput()
