@@ -21,7 +21,7 @@ func (a *app) addGroups(root *cobra.Command) {
 		{"work", "Crons and jobs:", []*cobra.Command{a.cronCommand(), a.jobCommand(), a.queueCommand(), a.deadCommand()}},
 		{"cluster", "Cluster:", []*cobra.Command{
 			a.watchable(a.statusCommand()), a.watchable(a.doctorCommand()), a.leaderCommand(), a.nodeCommand(), a.drillCommand(),
-			unixOnly(runtime.GOOS, a.runCommand()), a.alertsCommand(), a.watchable(a.metricsCommand()), a.watchable(a.eventsCommand()),
+			unixOnly(runtime.GOOS, a.runCommand()), a.sidecarCommand(), a.alertsCommand(), a.watchable(a.metricsCommand()), a.watchable(a.eventsCommand()),
 			a.watchable(a.activityCommand()),
 		}},
 		{"data", "Configuration and data:", []*cobra.Command{

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,7 +27,7 @@ import (
 // defaultGrace is the default time between SIGTERM and SIGKILL.
 const defaultGrace = 10 * time.Second
 
-// runFlags are the flags of forge run.
+// runFlags are the flags of forge run and forge sidecar.
 type runFlags struct {
 	role, nodeID  string
 	lockID        int64
@@ -35,40 +36,45 @@ type runFlags struct {
 	grace         time.Duration
 	passEnv       []string
 	leaderFile    string
+	metadata      json.RawMessage
 	log           logFlags
 }
 
 func (a *app) runCommand() *cobra.Command {
 	var flags runFlags
 	cmd := &cobra.Command{
-		Use:   "run --role NAME [flags] [-- CMD [ARG...]]",
+		Use:   "run --role NAME [flags] -- CMD [ARG...]",
 		Short: "Run a command on one of several machines at a time, while this process leads a role",
 		Long: "forge run is a candidate for a role and starts CMD while it leads. The environment of\n" +
 			"CMD has FORGE_ROLE, FORGE_TERM and FORGE_NODE, but not the variables with forge's\n" +
 			"database address and secrets (see --pass-env). When leadership is lost CMD gets SIGTERM,\n" +
 			"then SIGKILL, and forge run is a standby again. When CMD ends by itself, forge run\n" +
-			"resigns the role and exits with the code of CMD. No node needs to run. Without CMD it\n" +
-			"only keeps the --leader-file, for another program that needs to know the leader.",
-		Example: "  forge run --role nightly -- /usr/local/bin/nightly --loop\n" +
-			"  forge run --role nightly --leader-file /run/forge/leader",
+			"resigns the role and exits with the code of CMD. No node needs to run. forge sidecar\n" +
+			"elects a leader without CMD.",
+		Example: "  forge run --role nightly -- /usr/local/bin/nightly --loop",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 && flags.leaderFile == "" {
-				return usageError(errors.New("want a command after --, or --leader-file"))
+			if len(args) == 0 {
+				return usageError(errors.New("want a command after --; forge sidecar needs none"))
 			}
 			flags.delayGiven = cmd.Flags().Changed("takeover-delay")
 			return a.runSingleton(cmd.Context(), flags, args)
 		},
 	}
 	cmd.Flags().SetInterspersed(false) // flags after CMD belong to CMD
-	cmd.Flags().StringVar(&flags.role, "role", "", "name of the role, the same on every machine")
-	cmd.Flags().StringVar(&flags.nodeID, "node-id", "", "id of this process as a leader (default node.id, then the host's name)")
-	cmd.Flags().Int64Var(&flags.lockID, "lock-id", 0, "advisory lock of the role (default lock_id of the file, then made from the name)")
 	cmd.Flags().DurationVar(&flags.takeoverDelay, "takeover-delay", 0, "after a leader has crashed, wait this long before CMD starts (default takeover_delay of the file, then one lease)")
 	cmd.Flags().DurationVar(&flags.grace, "grace", defaultGrace, "time between SIGTERM and SIGKILL, if the lease allows it")
 	cmd.Flags().StringSliceVar(&flags.passEnv, "pass-env", nil, "variable with a secret of forge that CMD gets nevertheless, such as DATABASE_URL; may be repeated")
 	cmd.Flags().StringVar(&flags.leaderFile, "leader-file", "", "keep a file with the role's leader, and PATH.json with its term and lease")
-	flags.log.register(cmd)
+	flags.registerCandidate(cmd)
 	return cmd
+}
+
+// registerCandidate adds the flags of every candidate for a role.
+func (f *runFlags) registerCandidate(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.role, "role", "", "name of the role, the same on every machine")
+	cmd.Flags().StringVar(&f.nodeID, "node-id", "", "id of this process as a leader (default node.id, then the host's name)")
+	cmd.Flags().Int64Var(&f.lockID, "lock-id", 0, "advisory lock of the role (default lock_id of the file, then made from the name)")
+	f.log.register(cmd)
 }
 
 // runSingleton runs the command while this process leads the role, and exits with the command's
@@ -100,7 +106,7 @@ func (a *app) runSingleton(ctx context.Context, flags runFlags, command []string
 		return &codedError{code, err}
 	case err != nil:
 		return err
-	case code != exitOK:
+	case code != exitOK && len(command) > 0: // without a command only a signal ends it
 		return &codedError{code, errors.New("")} // the command has printed the reason
 	}
 	return nil
@@ -158,7 +164,7 @@ func (a *app) singletonOptions(flags runFlags, command []string) (singleton.Opti
 		Grace: flags.grace, TakeoverDelay: takeoverDelay(cfg, flags),
 		CheckInterval: election.CheckInterval.Std(), LeaseDuration: election.LeaseDuration.Std(),
 		RefreshInterval: election.RefreshInterval.Std(),
-		OpenSession:     openSingleton(cfg, flags.role),
+		OpenSession:     openSingleton(cfg, flags),
 		Logger:          logger,
 	}, cfg, nil
 }
@@ -210,7 +216,7 @@ func takeoverDelay(cfg *config.Config, flags runFlags) time.Duration {
 
 // openSingleton returns a function that opens an election session for one role. The process is not
 // a node of the cluster: it has an incarnation, but no row in forge_nodes.
-func openSingleton(cfg *config.Config, role string) func(context.Context) (roles.Session, error) {
+func openSingleton(cfg *config.Config, flags runFlags) func(context.Context) (roles.Session, error) {
 	election := cfg.Cluster.LeaderElection
 	incarnation := nodestore.NewIncarnation()
 	class, object := nodestore.SessionLock(incarnation)
@@ -219,7 +225,10 @@ func openSingleton(cfg *config.Config, role string) func(context.Context) (roles
 		Lease: election.LeaseDuration.Std(), CheckInterval: election.CheckInterval.Std(), LockTimeout: election.LockTimeout.Std(),
 		NodeLockClass: class, NodeLockObject: object,
 	}
+	if len(flags.metadata) > 0 {
+		session.Metadata = map[string]json.RawMessage{flags.role: flags.metadata}
+	}
 	return func(ctx context.Context) (roles.Session, error) {
-		return roles.OpenSession(ctx, session, []string{role}, election.ByLease())
+		return roles.OpenSession(ctx, session, []string{flags.role}, election.ByLease())
 	}
 }

@@ -149,7 +149,7 @@ func TestOtherCommandsChangeNothing(t *testing.T) {
 		"cron history", "cron list", "cron next", "cron show", "cron why", "dead list", "doctor", "events", "help", "import cronjobs", "import crontab", "import pg_cron", "init",
 		"job explain", "job list", "job logs", "job show", "job wait", "leader history", "leader incident", "leader status", "leader watch", "man", "metrics",
 		"node list", "node show", "plan", "queue limits", "queue list", "queue show", "session list", "status", "token list", "version",
-		"dev", "migrate down", "migrate print", "migrate status", "migrate up", "run", "serve", // docs/security.md names them
+		"dev", "migrate down", "migrate print", "migrate status", "migrate up", "run", "serve", "sidecar", // docs/security.md names them
 	}
 	var check func(cmd *cobra.Command)
 	check = func(cmd *cobra.Command) {

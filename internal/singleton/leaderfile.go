@@ -38,8 +38,8 @@ type LeaderFileOptions struct {
 // that can only read a file.
 //
 // The file has one line: the leader's node id, empty if no leader is known. A
-// second file, with .json appended to the name, has the term and the end of the
-// lease. Both are replaced atomically, so that a reader never sees a partial file,
+// second file, with .json appended to the name, has the term, the end of the lease
+// and the leader's metadata. Both are replaced atomically, so that a reader never sees a partial file,
 // and removed when the node stops.
 type LeaderFile struct {
 	opts       LeaderFileOptions
@@ -105,6 +105,7 @@ func (k *LeaderFile) write(leaders []leaderstore.Leader) error {
 		known := document{Role: leader.Role, Term: leader.Term, ReadAt: leader.Now.UTC()}
 		if leader.Leads() {
 			known.NodeID, known.APIURL, known.LeaseUntil = leader.NodeID, leader.APIURL, leader.LeaseUntil.UTC()
+			known.Metadata = leader.Metadata
 		}
 		errs = append(errs, k.put(path, known))
 	}
@@ -118,6 +119,8 @@ type document struct {
 	Term       int64     `json:"term,omitempty"`
 	APIURL     string    `json:"api_url,omitempty"`
 	LeaseUntil time.Time `json:"lease_until,omitzero"`
+	// Metadata is what the leader has published with its term; {} if nothing.
+	Metadata json.RawMessage `json:"metadata,omitempty"`
 	// ReadAt is when this was read, by the database's clock.
 	ReadAt time.Time `json:"read_at,omitzero"`
 }
