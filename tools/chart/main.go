@@ -20,6 +20,7 @@ import (
 	"helm.sh/helm/v3/pkg/lint/support"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -53,6 +54,10 @@ volumeMounts: [{ name: data, mountPath: /data }]
 service: { annotations: { a: b } }
 serviceAccount: { name: jobs, automountToken: true }
 serviceMonitor: { enabled: true, labels: { release: prometheus } }
+networkPolicy:
+  enabled: true
+  from: [{ namespaceSelector: { matchLabels: { team: ops } } }]
+  egress: [{ to: [{ ipBlock: { cidr: 10.0.0.5/32 } }], ports: [{ port: 5432 }] }]
 podAnnotations: { a: b }
 podLabels: { team: ops }
 nodeSelector: { disk: fast }
@@ -103,6 +108,7 @@ type objects struct {
 	Deployment          *appsv1.Deployment
 	Service             *corev1.Service
 	PodDisruptionBudget *policyv1.PodDisruptionBudget
+	NetworkPolicy       *networkingv1.NetworkPolicy
 	ServiceMonitor      *serviceMonitor
 }
 
@@ -174,6 +180,9 @@ func (o *objects) read(text string) error {
 	case "PodDisruptionBudget":
 		o.PodDisruptionBudget = &policyv1.PodDisruptionBudget{}
 		to = o.PodDisruptionBudget
+	case "NetworkPolicy":
+		o.NetworkPolicy = &networkingv1.NetworkPolicy{}
+		to = o.NetworkPolicy
 	case "ServiceMonitor":
 		o.ServiceMonitor = &serviceMonitor{}
 		to = o.ServiceMonitor

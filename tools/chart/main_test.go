@@ -122,9 +122,21 @@ func TestValues(t *testing.T) {
 		!reflect.DeepEqual(o.ServiceMonitor.Spec.Selector.MatchLabels, o.Service.Spec.Selector) {
 		t.Errorf("monitor: %+v", o.ServiceMonitor.Spec)
 	}
+	policy := o.NetworkPolicy.Spec
+	if len(policy.PolicyTypes) != 2 || policy.Ingress[0].From[0].NamespaceSelector == nil || policy.Ingress[0].Ports[0].Port.StrVal != o.Service.Spec.Ports[0].TargetPort.StrVal {
+		t.Errorf("network policy: %+v", policy)
+	}
+	if dns, own := policy.Egress[0], policy.Egress[1]; len(dns.Ports) != 2 || dns.Ports[0].Port.IntVal != 53 || own.To[0].IPBlock.CIDR != "10.0.0.5/32" {
+		t.Errorf("ways out: %+v", policy.Egress)
+	}
+	open := rendered(t, "networkPolicy: { enabled: true }").NetworkPolicy.Spec
+	if len(open.PolicyTypes) != 1 || open.Ingress[0].From != nil || open.Egress != nil {
+		t.Errorf("network policy without rules: %+v", open)
+	}
 	for selector, labels := range map[*map[string]string]map[string]string{
 		&o.Service.Spec.Selector: o.Deployment.Spec.Template.Labels, &o.Deployment.Spec.Selector.MatchLabels: o.Deployment.Spec.Template.Labels,
-		&o.PodDisruptionBudget.Spec.Selector.MatchLabels: o.Deployment.Spec.Template.Labels, &o.ServiceMonitor.Spec.Selector.MatchLabels: o.Service.Labels,
+		&o.PodDisruptionBudget.Spec.Selector.MatchLabels: o.Deployment.Spec.Template.Labels,
+		&o.NetworkPolicy.Spec.PodSelector.MatchLabels:    o.Deployment.Spec.Template.Labels, &o.ServiceMonitor.Spec.Selector.MatchLabels: o.Service.Labels,
 	} {
 		for name, value := range *selector {
 			if labels[name] != value {
@@ -132,7 +144,7 @@ func TestValues(t *testing.T) {
 			}
 		}
 	}
-	if o := rendered(t, variants["nothing"]); o.PodDisruptionBudget != nil || o.ServiceMonitor != nil || o.Deployment.Spec.Template.Spec.Containers[0].Lifecycle != nil {
+	if o := rendered(t, variants["nothing"]); o.PodDisruptionBudget != nil || o.ServiceMonitor != nil || o.NetworkPolicy != nil || o.Deployment.Spec.Template.Spec.Containers[0].Lifecycle != nil {
 		t.Errorf("with nothing: %+v", o)
 	}
 }
