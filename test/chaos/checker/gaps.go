@@ -53,7 +53,7 @@ type handOver struct {
 func SeenGaps(h *History) int {
 	seen := 0
 	for _, o := range handOvers(h) {
-		if o.most-o.least <= gapTolerance {
+		if o.exact || o.most-o.least <= gapTolerance {
 			seen++
 		}
 	}
@@ -113,8 +113,7 @@ func handOvers(h *History) []handOver {
 // says that the journal has the end of the term before.
 func gapBounds(before, lead Lead, seen Sighting, exact bool) (least, most time.Duration) {
 	if exact {
-		gap := lead.At.Sub(before.At)
-		return gap, gap
+		return max(0, lead.Began.Sub(before.At)), lead.At.Sub(before.Began)
 	}
 	first, last := seen.Held, seen.Gone
 	if first.IsZero() || seen.Renewed.Before(first) {

@@ -11,9 +11,9 @@ import (
 func resigned() *History {
 	return &History{
 		Leads: []Lead{
-			{Seq: 1, At: second(0), Role: scheduler, Term: 1, Node: "a"},
-			{Seq: 2, At: second(2), Role: scheduler, Term: 1},
-			{Seq: 3, At: second(2).Add(20 * time.Millisecond), Role: scheduler, Term: 2, Node: "b"},
+			{Seq: 1, At: second(0), Role: scheduler, Term: 1, Node: "a", Began: second(0)},
+			{Seq: 2, At: second(2), Role: scheduler, Term: 1, Began: second(2)},
+			{Seq: 3, At: second(2).Add(20 * time.Millisecond), Role: scheduler, Term: 2, Node: "b", Began: second(2).Add(20 * time.Millisecond)},
 		},
 		Tenures: []Tenure{{scheduler, 1, -1, true}, {scheduler, 2, 20 * time.Millisecond, false}},
 	}
@@ -55,7 +55,9 @@ func TestGaps(t *testing.T) {
 		"resigned, 40 ms more":           {resigned, func(h *History) { h.Tenures[1].Gap = 60 * time.Millisecond }, false},
 		"resigned, as from the term":     {resigned, func(h *History) { h.Tenures[1].Gap = 2020 * time.Millisecond }, true},
 		"resigned, 60 ms more":           {resigned, func(h *History) { h.Tenures[1].Gap = 80 * time.Millisecond }, true},
-		"a gap that was not recorded":    {resigned, func(h *History) { h.Leads[2].At = second(3) }, true},
+		"a gap that was not recorded":    {resigned, func(h *History) { h.Leads[2].At, h.Leads[2].Began = second(3), second(3) }, true},
+		"a trigger that came late":       {resigned, func(h *History) { h.Leads[2].At = second(3) }, false},
+		"an end that was drawn early":    {resigned, func(h *History) { h.Leads[1].Began, h.Tenures[1].Gap = second(1), time.Second }, false},
 		"crashed":                        {crashed, func(*History) {}, false},
 		"crashed, from the last renewal": {crashed, func(h *History) { h.Tenures[1].Gap = 800 * time.Millisecond }, false},
 		"evicted, from the last renewal": {evicted, func(h *History) { h.Tenures[1].Gap = 820 * time.Millisecond }, false},

@@ -76,6 +76,8 @@ type Lead struct {
 	Node string // empty: the role was vacated
 	// Deleted says that somebody has deleted the role's row.
 	Deleted bool
+	// Began is when the statement began. Forge draws its own time between Began and At.
+	Began time.Time
 }
 
 // Leap says that the database's clock was set.

@@ -20,7 +20,8 @@ import (
 // triggersSQL has triggers number what is written. Entries draw their numbers and
 // their time when their transaction commits, as they may be prepared before their
 // tick. Leaders draw their time as they take the row: a trigger that runs afterwards runs at
-// the end of the statement, and a statement that stalls would make each gap look wrong.
+// the end of the statement, and a statement that stalls would make each gap look wrong. The
+// first trigger of a session comes late, too, so the time of the statement bounds theirs.
 // Whoever writes in a leader's name has that row locked until the commit is done, and so
 // the numbers say what came first.
 //
@@ -31,7 +32,7 @@ const triggersSQL = `
 CREATE SEQUENCE chaos_seq;
 CREATE TABLE chaos_leads (
     seq bigint DEFAULT nextval('chaos_seq'), at timestamptz DEFAULT clock_timestamp(), role text, term bigint, node_id text,
-    deleted boolean DEFAULT false);
+    deleted boolean DEFAULT false, began timestamptz DEFAULT statement_timestamp());
 CREATE TABLE chaos_entries (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, seq bigint, at timestamptz DEFAULT clock_timestamp(), txid bigint,
     cron text, tick timestamptz, verdict text, term bigint, node_id text);
@@ -102,7 +103,7 @@ const (
 SELECT cron, tick, coalesce(last_tick, '0001-01-01Z'), tick_count, verdict, reason, coalesce(job_id, 0), term, node_id
 FROM forge_cron_ticks ORDER BY cron, tick`
 	entriesSQL = `SELECT seq, at, txid, cron, tick, verdict, term, node_id FROM chaos_entries ORDER BY seq`
-	leadsSQL   = `SELECT seq, at, role, term, node_id, deleted FROM chaos_leads ORDER BY seq`
+	leadsSQL   = `SELECT seq, at, role, term, node_id, deleted, began FROM chaos_leads ORDER BY seq`
 	runsSQL    = `
 SELECT seq, job_id, kind, key, began, coalesce(started_at, '0001-01-01Z'), from_at, to_at FROM chaos_runs ORDER BY seq`
 	jobsSQL = `

@@ -26,12 +26,15 @@ func TestLeadHasTheTimeOfItsRow(t *testing.T) {
 	if err := Install(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
-	var stalled, lead time.Time
+	var stalled, began, acquired, lead time.Time
 	if err := db.QueryRow(t.Context(), stalledSQL).Scan(&stalled); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.QueryRow(t.Context(), "SELECT at FROM chaos_leads").Scan(&lead); err != nil {
+	if err := db.QueryRow(t.Context(), "SELECT c.began, l.acquired_at, c.at FROM chaos_leads c JOIN forge_leaders l USING (role)").Scan(&began, &acquired, &lead); err != nil {
 		t.Fatal(err)
+	}
+	if acquired.Before(began) || lead.Before(acquired) {
+		t.Errorf("the statement began at %s and took the row at %s, and the journal has %s", began, acquired, lead)
 	}
 	if lead.After(stalled) {
 		t.Errorf("the row was taken at %s at the latest, and the journal has %s", stalled, lead)
