@@ -365,6 +365,7 @@ func testSQL(t *testing.T, change ...func(*jobs.Options)) {
 		"no-transaction":  {statement: `VACUUM forge_events`, system: "VACUUM\n"},
 		"error":           {statement: `SELECT 1/0`, fails: "division by zero"},
 		"two-statements":  {statement: `SELECT 1; SELECT 2`, fails: "multiple commands"},
+		"longest-timeout": {statement: `SELECT 1`, timeout: 30 * 24 * time.Hour, stdout: "?column?\n1\n", system: "SELECT 1\n"},
 		"servers-timeout": {statement: `SELECT pg_sleep(60)`, timeout: 100 * time.Millisecond, fails: "timed out after 100ms"},
 	}
 	configured := map[string]config.Job{}

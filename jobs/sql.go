@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -68,7 +69,7 @@ func newSQL(job config.Job, options Options) (execution, error) {
 		timeout = cmp.Or(max(0, job.Timeout.Std()), defaultTimeout) + afterTimeout
 	}
 	s := &sqlJob{job: job, conn: conn, timeout: timeout}
-	s.settings = "SET statement_timeout = " + strconv.FormatInt(max(1, timeout.Milliseconds()), 10)
+	s.settings = "SET statement_timeout = " + strconv.FormatInt(min(max(1, timeout.Milliseconds()), math.MaxInt32), 10)
 	if job.Database == "" && options.Schema != defaultSchema { // for the cluster's own tables
 		s.settings += "; SET search_path = " + pgx.Identifier{options.Schema}.Sanitize() + ", " + defaultSchema
 	}
@@ -87,16 +88,16 @@ func (s *sqlJob) execute(ctx context.Context, a *attempt) error {
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
-	ctx, release, err := s.setTimeout(ctx, conn)
+	bounded, release, err := s.setTimeout(ctx, conn)
 	if err != nil {
 		return err
 	}
 	defer release()
-	rows, err := conn.Query(ctx, s.traced(a), parameters(a))
+	rows, err := conn.Query(bounded, s.traced(a), parameters(a))
 	if err == nil {
 		err = show(rows, &a.output)
 	}
-	return s.explain(ctx, err)
+	return s.explain(bounded, err)
 }
 
 // traced returns the statement, with the attempt's trace in a comment. The comment is on a
