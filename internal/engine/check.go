@@ -56,10 +56,10 @@ func notifiesListener(ctx context.Context, b *bench) (string, error) {
 	})
 }
 
-// pairOfSessions is pair, unless there is a pooler in transaction mode: that is refused
-// elsewhere, with its remedy.
+// pairOfSessions is pair on the primary, unless there is a pooler in transaction mode: that is
+// refused elsewhere, with its remedy.
 func pairOfSessions(ctx context.Context, url string, do func(first, second *pgx.Conn) error) (string, error) {
-	return pair(ctx, url, func(first, second *pgx.Conn) (string, error) {
+	return pairBy(ctx, dialPrimary, url, func(first, second *pgx.Conn) (string, error) {
 		if _, err := postgres.Settle(ctx, first, map[string]string{"application_name": applicationName}); err != nil {
 			return "", fmt.Errorf("look for a pooler: %s", postgres.Reason(err))
 		}

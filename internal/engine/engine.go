@@ -82,18 +82,32 @@ func (o Options) withDefaults() Options {
 }
 
 // dial connects to any server, also to one that takes no writes.
-func dial(ctx context.Context, url string) (*pgx.Conn, error) {
+func dial(ctx context.Context, url string) (*pgx.Conn, error) { return dialTo(ctx, url, nil) }
+
+// dialPrimary connects to a server that takes writes.
+func dialPrimary(ctx context.Context, url string) (*pgx.Conn, error) {
+	return dialTo(ctx, url, postgres.RequireWritable)
+}
+
+func dialTo(ctx context.Context, url string, validate pgconn.ValidateConnectFunc) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("parse the database's address: %w", err) // holds no password
 	}
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec // leaves no prepared statement in a pooler
 	config.RuntimeParams["application_name"] = applicationName
+	config.ValidateConnect = validate
 	return pgx.ConnectConfig(ctx, config)
 }
 
 // pair opens two connections to url and calls do with them.
 func pair(ctx context.Context, url string, do func(first, second *pgx.Conn) (string, error)) (found string, err error) {
+	return pairBy(ctx, dial, url, do)
+}
+
+func pairBy(ctx context.Context, dial func(context.Context, string) (*pgx.Conn, error), url string,
+	do func(first, second *pgx.Conn) (string, error),
+) (found string, err error) {
 	first, err := dial(ctx, url)
 	if err != nil {
 		return "", err
@@ -114,10 +128,10 @@ func (m missing) Error() string { return m.found }
 
 func lacks(format string, args ...any) error { return missing{fmt.Sprintf(format, args...)} }
 
-// Codes of errors that say nothing about a feature: of privileges (42501), resources (53...),
-// operators and shutdowns (57...), and connections (08...).
+// Codes of errors that say nothing about a feature: of replicas (25006), privileges (42501),
+// resources (53...), operators and shutdowns (57...), and connections (08...).
 func saysNothing(code string) bool {
-	return code == "42501" || strings.HasPrefix(code, "53") || strings.HasPrefix(code, "57") || strings.HasPrefix(code, "08")
+	return code == "25006" || code == "42501" || strings.HasPrefix(code, "53") || strings.HasPrefix(code, "57") || strings.HasPrefix(code, "08")
 }
 
 // judge returns the result of a probe.

@@ -13,6 +13,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/engine"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/test/parts"
 )
 
 // leftSQL counts what probes leave in a database.
@@ -184,6 +185,31 @@ func TestProbeOfUnreachableServer(t *testing.T) {
 	t.Parallel()
 	if _, err := engine.Probe(t.Context(), engine.Options{URL: "postgres://127.0.0.1:1/none"}); !errors.Is(err, postgres.ErrUnreachable) {
 		t.Errorf("%v", err)
+	}
+}
+
+// A server whose clock is set may end a session late. That is no missing feature.
+func TestCheckSessionsWithAnotherClock(t *testing.T) {
+	t.Parallel()
+	server, clock := pgtest.ServerWithClock(t)
+	if err := clock.Set(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if err := engine.CheckSessions(t.Context(), engine.Options{URL: server.URL(), Timeout: time.Second}); err != nil {
+		t.Error(err)
+	}
+}
+
+// The first server of the address is a replica, which takes no LISTEN.
+func TestCheckSessionsOfThePrimary(t *testing.T) {
+	t.Parallel()
+	primary := pgtest.Server(t)
+	url, err := parts.MultiHost(primary.Replica().URL(), primary.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := engine.CheckSessions(t.Context(), engine.Options{URL: url}); err != nil {
+		t.Error(err)
 	}
 }
 

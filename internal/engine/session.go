@@ -17,9 +17,13 @@ const (
 	tryLockSQL = `SELECT pg_try_advisory_lock($1)`
 	notifySQL  = `SELECT pg_notify($1, $2)`
 	aliveSQL   = `SELECT 1`
+	clockSQL   = `SELECT clock_timestamp()`
 
 	// silence is the idle_session_timeout of the probe.
 	silence = 100 * time.Millisecond
+	// maxApart is how far the server's clock may be from this machine's for its timers to be
+	// tested.
+	maxApart = time.Minute
 	// pause is the time between two tries.
 	pause = 10 * time.Millisecond
 	// renotify is the time after which a notification is sent again.
@@ -125,16 +129,34 @@ func endsIdleSessions(ctx context.Context, b *bench) (string, error) {
 	if _, err := postgres.Settle(ctx, conn, settings); err != nil {
 		return "", err
 	}
+	if err := sameClock(ctx, conn); err != nil {
+		return "", err
+	}
 	switch _, err := conn.WaitForNotification(ctx); {
 	case err == nil:
 		return "", errors.New("a notification arrived for which nobody listens")
 	case ctx.Err() != nil && !conn.IsClosed():
-		if err := answers(ctx, conn); err != nil {
+		answering, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+		defer cancel()
+		if err := sameClock(answering, conn); err != nil {
 			return "", err
 		}
 		return "", lacks("a session was silent for longer than its idle_session_timeout, and did not end")
 	}
 	return fmt.Sprintf("a session with an idle_session_timeout of %s was ended", silence), nil
+}
+
+// sameClock returns an error if the session does not answer, or if the server's clock is not
+// this machine's: the server's timers run by its clock, and end late when that is set back.
+func sameClock(ctx context.Context, conn *pgx.Conn) error {
+	var at time.Time
+	if err := conn.QueryRow(ctx, clockSQL).Scan(&at); err != nil {
+		return err
+	}
+	if apart := time.Until(at).Abs(); apart > maxApart {
+		return fmt.Errorf("the clocks of the server and of this machine are %s apart", apart.Round(time.Second))
+	}
+	return nil
 }
 
 func notifies(ctx context.Context, b *bench) (string, error) {
