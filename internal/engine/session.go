@@ -21,9 +21,9 @@ const (
 
 	// silence is the idle_session_timeout of the probe.
 	silence = 100 * time.Millisecond
-	// maxApart is how far the server's clock may be from this machine's for its timers to be
+	// maxClockError is how far the server's clock may be from this machine's for its timers to be
 	// tested.
-	maxApart = time.Minute
+	maxClockError = time.Minute
 	// pause is the time between two tries.
 	pause = 10 * time.Millisecond
 	// renotify is the time after which a notification is sent again.
@@ -153,8 +153,8 @@ func sameClock(ctx context.Context, conn *pgx.Conn) error {
 	if err := conn.QueryRow(ctx, clockSQL).Scan(&at); err != nil {
 		return err
 	}
-	if apart := time.Until(at).Abs(); apart > maxApart {
-		return fmt.Errorf("the clocks of the server and of this machine are %s apart", apart.Round(time.Second))
+	if difference := time.Until(at).Abs(); difference > maxClockError {
+		return fmt.Errorf("the clocks of the server and of this machine differ by %s", difference.Round(time.Second))
 	}
 	return nil
 }
