@@ -167,7 +167,7 @@ chaos-scenarios: ## Full disk, leaping clock, promotion, partitions, a second cl
 conformance: FOR ?= 2m
 conformance: ## Probe any server, then break three nodes on it for two minutes (DATABASE_URL= of an empty database, LEADER_URL=, FOR=, SEED=).
 	@FORGE_CONFORMANCE_URL='$(DATABASE_URL)' FORGE_CONFORMANCE_LEADER_URL='$(LEADER_URL)' \
-		go test ./test/chaos -run '^TestConformance$$' -count=1 -v -timeout 0 -args -chaos.for=$(FOR) -chaos.seed=$(or $(SEED),0)
+		go test -tags conformance ./test/chaos -run '^TestConformance$$' -count=1 -v -timeout 0 -args -chaos.for=$(FOR) -chaos.seed=$(or $(SEED),0)
 
 # The newest build of each supported version.
 CONFORMANCE := 14.23.0-beta.17 15.18.0-beta.17 16.14.0-beta.17 17.10.0-beta.17 18.4.0-beta.17
@@ -178,7 +178,7 @@ conformance-matrix: ## The same on every supported PostgreSQL, directly and thro
 	@for version in $(CONFORMANCE); do \
 		programs=$$(scripts/postgres-programs $$version); \
 		for way in direct session transaction; do \
-			$(PGRUN) -bindir "$$programs" -- go test ./test/chaos -run '^TestConformance$$' -count=1 -v -timeout 0 \
+			$(PGRUN) -bindir "$$programs" -- go test -tags conformance ./test/chaos -run '^TestConformance$$' -count=1 -v -timeout 0 \
 				-args -conformance.through=$$way -chaos.for=$(FOR); \
 		done; \
 	done

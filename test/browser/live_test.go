@@ -209,9 +209,10 @@ func checkPointer(t *testing.T, n *node) {
 	beats, newest := eval[int](t, tab, `window.beats`), lastJob(n)
 	nodes.Eventually(t, waitTimeout, "newer jobs have run", func() bool { return lastJob(n) > newest+2 })
 	awaitTrue(t, tab, fmt.Sprintf(`window.beats > %d && !document.querySelector("#tall")`, beats+2))
-	if now := eval[string](t, tab, under); now != first || first == "" {
-		t.Errorf("under the pointer is %q, and was %q", now, first)
+	if first == "" {
+		t.Error("no job is under the pointer")
 	}
+	awaitTrue(t, tab, under+` === "`+first+`"`) // the page may be about to scroll back
 	point(t, tab, 5, 5)
 	awaitTrue(t, tab, fmt.Sprintf(`+document.querySelector("#jobs tbody tr").id.replace("job-", "") > %d`, newest))
 }

@@ -157,7 +157,7 @@ func TestMain(m *testing.M) {
 	if count, err := strconv.Atoi(os.Getenv(burnersEnv)); err == nil {
 		burn(count)
 	}
-	nodes.Parallel(5) // they wait more than they work
+	nodes.Parallel(3) // more of them starve each other's nodes on two slow processors
 	code := m.Run()
 	_ = os.RemoveAll(builds)
 	os.Exit(code)
