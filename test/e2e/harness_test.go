@@ -28,7 +28,7 @@ var builds string
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	nodes.Parallel(6) // what is tested here takes time rather than work
+	nodes.Parallel(4) // what is tested here takes time rather than work
 	dir, err := os.MkdirTemp("", "forge-e2e-")
 	if err == nil {
 		defer func() { _ = os.RemoveAll(dir) }()
