@@ -79,14 +79,14 @@ drill: build ## Hand a role over on a living cluster and measure it (ROLE=schedu
 .PHONY: test
 test: ## Run the tests on a PostgreSQL of their own.
 	@scripts/need-postgres
-	$(PGRUN) -- go test -timeout 20m $(TESTFLAGS) $(PACKAGES)
+	$(PGRUN) -- go test -timeout 40m $(TESTFLAGS) $(PACKAGES)
 	$(if $(filter ./...,$(PACKAGES)),$(MAKE) test-bench)
 	$(if $(filter ./...,$(PACKAGES)),$(MAKE) test-release)
 
 .PHONY: test-bench
 test-bench: ## Run the tests of the benchmarks.
 	@scripts/need-postgres
-	$(PGRUN) -- go -C bench test -timeout 20m $(TESTFLAGS) ./...
+	$(PGRUN) -- go -C bench test -timeout 40m $(TESTFLAGS) ./...
 
 .PHONY: test-release
 test-release: ## Build the release of this machine's platform and read its files back.
