@@ -69,6 +69,7 @@ func TestConformance(t *testing.T) {
 	if report.Refused() {
 		r.Fatal(report.Reason)
 	}
+	r.env = append(r.env, "FORGE_CLUSTER_LEADER_ELECTION_STRATEGY="+report.Election) // of commands without the file
 	if out, err := r.command(r.Context(), "migrate", "up").CombinedOutput(); err != nil {
 		r.Fatalf("the migrations: %v\n%s", err, out)
 	}
