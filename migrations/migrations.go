@@ -23,6 +23,8 @@ import (
 	"github.com/pressly/goose/v3"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/forge-scheduler/forge/internal/watchdog"
 )
 
 // table is where goose keeps which of forge's migrations were applied.
@@ -330,11 +332,14 @@ func (m *Migrator) upForge(ctx context.Context) error {
 	}
 	defer closeDB()
 	results, err := provider.Up(ctx)
-	if err != nil {
-		return m.explain("migrate forge's tables", err)
+	if partial, ok := errors.AsType[*goose.PartialError](err); ok {
+		results = partial.Applied
 	}
 	for _, result := range results {
 		m.logger.InfoContext(ctx, "migration applied", "source", "forge", "version", result.Source.Version)
+	}
+	if err != nil {
+		return m.explain("migrate forge's tables", err)
 	}
 	return nil
 }
@@ -418,10 +423,8 @@ func (m *Migrator) retryLocks(ctx context.Context, migrate func() error) error {
 			return err
 		}
 		m.logger.WarnContext(ctx, "migration could not get its locks and is repeated", "try", try, "tries", lockTries, "error", err)
-		select {
-		case <-ctx.Done():
+		if !watchdog.Sleep(ctx, lockPause) {
 			return err
-		case <-time.After(lockPause):
 		}
 	}
 }

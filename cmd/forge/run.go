@@ -106,7 +106,7 @@ func (a *app) runSingleton(ctx context.Context, flags runFlags, command []string
 		return &codedError{code, err}
 	case err != nil:
 		return err
-	case code != exitOK && len(command) > 0: // without a command only a signal ends it
+	case code != exitOK:
 		return &codedError{code, errors.New("")} // the command has printed the reason
 	}
 	return nil

@@ -39,8 +39,8 @@ type LeaderFileOptions struct {
 //
 // The file has one line: the leader's node id, empty if no leader is known. A
 // second file, with .json appended to the name, has the term, the end of the lease
-// and the leader's metadata. Both are replaced atomically, so that a reader never sees a partial file,
-// and removed when the node stops.
+// and the leader's metadata. Both are replaced atomically, so that a reader never
+// sees a partial file, and removed when the node stops.
 type LeaderFile struct {
 	opts       LeaderFileOptions
 	written    map[string]document // by path

@@ -83,7 +83,7 @@ func New(opts Options) *Runner {
 // Run campaigns for the role until the command has ended by itself, a signal or ctx
 // ends the run, or the database cannot hold elections, which is an error. It
 // returns when no process of the command is left, with the exit code of the
-// command, or the exit code that a shell would return.
+// command, or the exit code that a shell would return; without a command, 0.
 func (r *Runner) Run(ctx context.Context) (exit int, err error) {
 	if code := r.findCommand(); code != 0 {
 		return code, errors.New("run " + r.opts.Command[0] + ": no such program, or it cannot be executed")
@@ -105,6 +105,8 @@ func (r *Runner) Run(ctx context.Context) (exit int, err error) {
 	switch {
 	case err != nil:
 		return 1, err
+	case len(r.opts.Command) == 0:
+		return 0, nil
 	case r.exit < 0: // no command was running at the end
 		return 128 + int(r.stopWith), nil
 	}

@@ -66,10 +66,8 @@ func decidedTogether(ticks []tick) (batches [][]tick) {
 		}
 		i, known := place[t.first().Txid]
 		if !known {
-			if i = len(batches); i == 0 || !leavesCatchUp(batches[i-1]) {
-				batches = append(batches, nil)
-			} else {
-				i--
+			if i = len(batches) - 1; i < 0 || !leavesCatchUp(batches[i]) {
+				batches, i = append(batches, nil), i+1
 			}
 			place[t.first().Txid] = i
 		}
