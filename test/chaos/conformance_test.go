@@ -69,11 +69,10 @@ func TestConformance(t *testing.T) {
 	if report.Refused() {
 		r.Fatal(report.Reason)
 	}
-	r.env = append(r.env, "FORGE_CLUSTER_LEADER_ELECTION_STRATEGY="+report.Election) // of commands without the file
+	r.env = append(r.env, "FORGE_CLUSTER_LEADER_ELECTION_STRATEGY="+report.Election)
 	if out, err := r.command(r.Context(), "migrate", "up").CombinedOutput(); err != nil {
 		r.Fatalf("the migrations: %v\n%s", err, out)
 	}
-	r.settings = fmt.Sprintf("[cluster.leader_election]\nstrategy = %q\n", report.Election)
 	if !r.linkable() {
 		r.direct = func(string) string { return url }
 	}

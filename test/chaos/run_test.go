@@ -77,7 +77,6 @@ type run struct {
 	addresses map[string]string // where nodes answered last
 	over      atomic.Bool       // nobody is started any more
 	lasting   sync.WaitGroup
-	settings  string         // lines of the file before its sections
 	text      string         // of the file
 	leaps     []checker.Leap // of the database's clock
 	edition   atomic.Int64   // how often it was edited
@@ -236,7 +235,7 @@ func (r *run) begin(lasts, outage time.Duration) {
 
 // file is the text of the configuration file.
 func (r *run) file() string {
-	return r.settings + config(r.crons, filepath.Join(r.dir, "witness"), r.testimony(), r.dir)
+	return config(r.crons, filepath.Join(r.dir, "witness"), r.testimony(), r.dir)
 }
 
 func (r *run) testimony() string { return filepath.Join(r.dir, "testimony.jsonl") }
