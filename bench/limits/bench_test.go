@@ -23,7 +23,7 @@ func TestBenchMeasuresAll(t *testing.T) {
 	var out, errs strings.Builder
 	args := []string{
 		"-trials", "1", "-jobs", "400", "-keys", "20", "-slots", "20", "-backlog", "60", "-singles", "3", "-service", "20ms",
-		"-waiting", "2000", "-waiting-keys", "200", "-waiting-workers", "10", "-waiting-service", "50ms", "-watch", "1s",
+		"-waiting", "10000", "-waiting-keys", "1000", "-waiting-workers", "10", "-waiting-service", "50ms", "-watch", "1s",
 	}
 	if err := run(t.Context(), args, &out, &errs); err != nil {
 		t.Fatalf("%v\n%s%s", err, out.String(), errs.String())

@@ -21,7 +21,9 @@ import (
 // their time when their transaction commits, as they may be prepared before their
 // tick. Leaders draw their time as they take the row: a trigger that runs afterwards runs at
 // the end of the statement, and a statement that stalls would make each gap look wrong. The
-// first trigger of a session comes late, too, so the time of the statement bounds theirs.
+// first trigger of a session comes late, too, so the time of the statement bounds theirs. Triggers
+// fire in the order of their names: the one for deleted rows is later than forge's, which ends the
+// term.
 // Whoever writes in a leader's name has that row locked until the commit is done, and so
 // the numbers say what came first.
 //
@@ -89,7 +91,7 @@ CREATE TRIGGER chaos_take BEFORE INSERT OR UPDATE ON forge_leaders FOR EACH ROW 
 CREATE TRIGGER chaos_insert AFTER INSERT ON forge_leaders FOR EACH ROW EXECUTE FUNCTION chaos_lead();
 CREATE TRIGGER chaos_update AFTER UPDATE ON forge_leaders FOR EACH ROW
     WHEN ((OLD.term, OLD.node_id) IS DISTINCT FROM (NEW.term, NEW.node_id)) EXECUTE FUNCTION chaos_lead();
-CREATE TRIGGER chaos_delete AFTER DELETE ON forge_leaders FOR EACH ROW EXECUTE FUNCTION chaos_delete();
+CREATE TRIGGER later_chaos_delete AFTER DELETE ON forge_leaders FOR EACH ROW EXECUTE FUNCTION chaos_delete();
 CREATE TRIGGER chaos_insert AFTER INSERT ON forge_cron_ticks FOR EACH ROW EXECUTE FUNCTION chaos_entry();
 CREATE TRIGGER chaos_update AFTER UPDATE ON forge_cron_ticks FOR EACH ROW
     WHEN (OLD.verdict IS DISTINCT FROM NEW.verdict) EXECUTE FUNCTION chaos_entry();

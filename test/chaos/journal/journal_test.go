@@ -41,6 +41,35 @@ func TestLeadHasTheTimeOfItsRow(t *testing.T) {
 	}
 }
 
+// deletedSQL deletes the row of a term. forge's own trigger, which ends the term, is late.
+const deletedSQL = `
+INSERT INTO forge_leader_history (role, term, node_id, incarnation, acquired_at) VALUES ('scheduler', 1, 'n1', 'i', clock_timestamp());
+UPDATE forge_leaders SET node_id = 'n1', term = 1 WHERE role = 'scheduler';
+CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.01); RETURN NULL; END $$;
+CREATE TRIGGER forge_a_slow AFTER DELETE ON forge_leaders FOR EACH ROW EXECUTE FUNCTION slow();
+DELETE FROM forge_leaders WHERE role = 'scheduler'`
+
+func TestDeletedRowEndsTermWithinTheStatement(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Pool(t)
+	if _, err := db.Exec(t.Context(), "INSERT INTO forge_leaders (role) VALUES ('scheduler') ON CONFLICT DO NOTHING"); err != nil {
+		t.Fatal(err)
+	}
+	if err := Install(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(t.Context(), deletedSQL); err != nil {
+		t.Fatal(err)
+	}
+	var began, ended, at time.Time
+	if err := db.QueryRow(t.Context(), "SELECT c.began, h.ended_at, c.at FROM chaos_leads c JOIN forge_leader_history h USING (role, term) WHERE c.deleted").Scan(&began, &ended, &at); err != nil {
+		t.Fatal(err)
+	}
+	if ended.Before(began) || at.Before(ended) {
+		t.Errorf("the statement began at %s and ended the term at %s, and the journal has %s", began, ended, at)
+	}
+}
+
 const (
 	waitingSQL = `INSERT INTO river_job (kind, queue, args, max_attempts) VALUES ('mail', 'mail', '{"tenant": "a"}', 5) RETURNING id`
 	claimedSQL = `UPDATE river_job SET state = 'running', attempt = attempt + 1, attempted_at = $1 WHERE id = $2`
