@@ -11,6 +11,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/compactor"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronexpr"
+	"github.com/forge-scheduler/forge/internal/kubelease"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -249,7 +250,27 @@ func (n *Node) newNotifier() *postgres.Notifier {
 
 // openSession opens the node's election session with the configured strategy.
 func (n *Node) openSession(ctx context.Context) (roles.Session, error) {
-	return roles.OpenSession(ctx, n.sessionConfig(), n.roleNames(), n.byLease())
+	session, err := roles.OpenSession(ctx, n.sessionConfig(), n.roleNames(), n.byLease())
+	if err != nil || n.leases == nil {
+		return session, err
+	}
+	return n.leases.Session(session, leaderstore.New(n.pool)), nil
+}
+
+// newLeases returns nil unless Lease objects of Kubernetes elect.
+func (n *Node) newLeases() (*kubelease.Candidates, error) {
+	if !n.electionConfig().ByKubernetes() {
+		return nil, nil
+	}
+	return kubelease.FromConfig(n.cfg, n.roleNames(), n.logger)
+}
+
+func (n *Node) runLeases(ctx context.Context) error {
+	if n.leases != nil {
+		return n.leases.Run(ctx)
+	}
+	<-ctx.Done()
+	return nil
 }
 
 func (n *Node) electionConfig() config.LeaderElection { return n.cfg.Cluster.LeaderElection }

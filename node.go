@@ -16,6 +16,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/doctor"
 	"github.com/forge-scheduler/forge/internal/engine"
+	"github.com/forge-scheduler/forge/internal/kubelease"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
@@ -50,6 +51,7 @@ type Node struct {
 	notifier      *postgres.Notifier
 	runner        *jobs.Runner
 	elections     *roles.Elections
+	leases        *kubelease.Candidates // nil unless Lease objects of Kubernetes elect
 	deputy        *roles.Deputy // nil without candidacies, and with the lease strategy
 	broadcaster   *broadcaster
 	callbackLoop  *callbackLoop
@@ -165,6 +167,9 @@ func (n *Node) createRoles() error {
 	if err != nil {
 		return err
 	}
+	if n.leases, err = n.newLeases(); err != nil {
+		return err
+	}
 	n.elections = roles.NewElections(roles.Options{
 		NodeID:          n.cfg.Node.ID,
 		Roles:           roleConfigs,
@@ -259,6 +264,7 @@ func (n *Node) serve(ctx context.Context, listener net.Listener, member *nodesto
 		},
 		[]service{
 			{"membership", n.runHeartbeat(member)},
+			{"leases", n.runLeases},
 			{"metrics", reporter.Run},
 			{"leader file", n.keepLeaderFile},
 			{"callbacks", n.callbackLoop.Run},

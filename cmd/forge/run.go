@@ -10,12 +10,14 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/kubelease"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/redact"
 	"github.com/forge-scheduler/forge/internal/singleton"
@@ -93,11 +95,16 @@ func (a *app) runSingleton(ctx context.Context, flags runFlags, command []string
 		if err := requireSchema(ctx, pool); err != nil {
 			return err
 		}
-		opts.TakeoverWait = leaderstore.New(pool).TakeoverWait
+		store := leaderstore.New(pool)
+		opts.TakeoverWait = store.TakeoverWait
+		stopLeases, err := electByLeases(ctx, cfg, store, &opts)
+		if err != nil {
+			return err
+		}
+		defer stopLeases()
 		if flags.leaderFile != "" {
 			opts.KeepFile = keepLeaderFile(cfg, flags, pool, opts.Logger)
 		}
-		var err error
 		code, err = singleton.New(opts).Run(context.WithoutCancel(ctx)) // the signals end Run
 		return err
 	})
@@ -110,6 +117,30 @@ func (a *app) runSingleton(ctx context.Context, flags runFlags, command []string
 		return &codedError{code, errors.New("")} // the command has printed the reason
 	}
 	return nil
+}
+
+// electByLeases makes the process need the role's Lease object in Kubernetes to lead, if that is the
+// strategy. stop gives the Lease up.
+func electByLeases(ctx context.Context, cfg *config.Config, store *leaderstore.Store, opts *singleton.Options) (stop func(), err error) {
+	if !cfg.Cluster.LeaderElection.ByKubernetes() {
+		return func() {}, nil
+	}
+	leases, err := kubelease.FromConfig(cfg, []string{opts.Role}, opts.Logger)
+	if err != nil {
+		return nil, err
+	}
+	open := opts.OpenSession
+	opts.OpenSession = func(ctx context.Context) (roles.Session, error) {
+		session, err := open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return leases.Session(session, store), nil
+	}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var done sync.WaitGroup
+	done.Go(func() { _ = leases.Run(running) }) // it ends without an error
+	return func() { cancel(); done.Wait() }, nil
 }
 
 // keepLeaderFile returns a function that keeps a file with the role's leader, as leader_file does on

@@ -22,6 +22,7 @@ var (
 	schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,29}$`)
 	roleName   = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 	printable  = regexp.MustCompile(`^[!-~]+$`)
+	objectName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,99}$`)
 )
 
 // lockIDs are the advisory locks of the built-in roles, before the namespace.
@@ -141,6 +142,9 @@ func (l *loader) checkCluster() {
 	c := l.cfg.Cluster
 	if l.ok("cluster.name") && (len(c.Name) > maxNodeID || !printable.MatchString(c.Name)) {
 		l.wrong("cluster.name", "not a name", strconv.Quote(clip(c.Name)), fmt.Sprintf("1 to %d printable characters without spaces", maxNodeID))
+	}
+	if l.ok("cluster.name") && c.LeaderElection.ByKubernetes() && !objectName.MatchString(c.Name) {
+		l.wrong("cluster.name", "not the beginning of a Lease's name", strconv.Quote(clip(c.Name)), "1 to 100 lower-case letters, digits and -, the first a letter or digit")
 	}
 	const path = "cluster.dead_threshold"
 	if !l.ok(path) || !l.ok("cluster.heartbeat_interval") {

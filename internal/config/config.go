@@ -78,7 +78,7 @@ type LeaderElection struct {
 	LeaseDuration    Duration                 `toml:"lease_duration" min:"500ms" max:"1d"`
 	RefreshInterval  Duration                 `toml:"refresh_interval" min:"100ms" max:"1d"`
 	LockTimeout      Duration                 `toml:"lock_timeout" min:"1ms" max:"1d"`
-	Strategy         string                   `toml:"strategy" oneof:"advisory|lease"`
+	Strategy         string                   `toml:"strategy" oneof:"advisory|lease|kubernetes"`
 	HistoryRetention Duration                 `toml:"history_retention" min:"1h" max:"3650d"`
 	LeaderFile       string                   `toml:"leader_file"`
 	Roles            map[string]RoleOverrides `toml:"roles,omitempty"`
@@ -87,6 +87,9 @@ type LeaderElection struct {
 // ByLease says that leaders are elected by their rows alone, for a database that
 // is reached through a pooler in transaction mode.
 func (e LeaderElection) ByLease() bool { return e.Strategy == "lease" }
+
+// ByKubernetes says that a node needs a role's Lease object in Kubernetes to lead the role.
+func (e LeaderElection) ByKubernetes() bool { return e.Strategy == "kubernetes" }
 
 // RoleOverrides change one role's election.
 type RoleOverrides struct {

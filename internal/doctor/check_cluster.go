@@ -152,6 +152,24 @@ func (f Facts) livingNodes() int {
 	return living
 }
 
+// checkLeases finds Lease objects that cannot be read, and those that keep a role from being led.
+func checkLeases(f Facts, r *report) {
+	for _, lease := range f.Leases {
+		led := slices.ContainsFunc(f.Cluster.Leaders, func(l leaderstore.Leader) bool {
+			return l.Role == lease.Role && l.Leads() && l.NodeID == lease.Holder
+		})
+		switch {
+		case lease.Err != nil:
+			r.fail("see docs/leadership.md#kubernetes for the Role and the RoleBinding; new leaders are elected only with an answer of the API server", "%v", lease.Err)
+			return // the others are alike
+		case lease.Holder != "" && !led:
+			r.warn("wait for a lease and run forge doctor again; if a stranger holds it, such as another cluster in this namespace, give this cluster another cluster.name or release the Lease",
+				"the Lease %s is held by %s, which does not lead %s", lease.Name, lease.Holder, lease.Role)
+		}
+	}
+	r.orOK("the Leases of Kubernetes name the leaders")
+}
+
 func checkNodes(f Facts, r *report) {
 	for _, node := range f.Cluster.Nodes {
 		silent := node.Now.Sub(node.LastHeartbeatAt).Round(time.Second)

@@ -50,6 +50,7 @@ var checks = []check{
 	{"logins", Facts.hasServer, checkLogins},
 	{"lock ids", Facts.hasLocks, checkLocks},
 	{"leaders", Facts.hasTables, checkLeaders},
+	{"leases", Facts.hasLeases, checkLeases},
 	{"nodes", Facts.hasTables, checkNodes},
 	{"executor", Facts.hasTables, checkExecutor},
 	{"drift", Facts.hasLocks, checkDrift},

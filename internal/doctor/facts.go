@@ -25,6 +25,8 @@ type Facts struct {
 	Server  *Server
 	Schema  *Schema
 	Cluster *Cluster
+	// Leases are the Lease objects of the built-in roles, if Kubernetes elects.
+	Leases []LeaseObject
 	// Writes is the error of a node's write to the server, if one was tried.
 	Writes error
 	// Err is the reason why the server, the schema or the cluster could not be read.
@@ -44,6 +46,19 @@ func (f Facts) hasLocks() bool { return f.Cluster != nil }
 
 // hasTables reports whether the cluster's tables were read.
 func (f Facts) hasTables() bool { return f.Cluster != nil && f.Schema != nil && f.Schema.readable() }
+
+func (f Facts) hasLeases() bool { return len(f.Leases) > 0 && f.hasTables() }
+
+// LeaseObject is a role's Lease in Kubernetes.
+type LeaseObject struct {
+	Role string
+	// Name is NAMESPACE/NAME.
+	Name string
+	// Holder is the node that the Lease names; may be empty.
+	Holder string
+	// Err says why the Lease cannot be read.
+	Err error
+}
 
 // Link describes one connection to the database, as found.
 type Link struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/hazards"
+	"github.com/forge-scheduler/forge/internal/kubelease"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -63,10 +64,29 @@ func Gather(ctx context.Context, cfg *config.Config, warnings []config.Problem) 
 	if f.Election.Err == nil && !f.Election.Shared {
 		f.Election.IdleEnded = probeIdle(ctx, cfg.Database.LeaderURL)
 	}
+	if cfg.Cluster.LeaderElection.ByKubernetes() {
+		f.Leases = readLeases(ctx, cfg)
+	}
 	if url, readOnly, found := f.direct(); found {
 		f.Err = f.read(ctx, url, readOnly)
 	}
 	return f
+}
+
+// readLeases reads the Lease objects of the built-in roles.
+func readLeases(ctx context.Context, cfg *config.Config) []LeaseObject {
+	client, err := kubelease.NewClient(cfg.Cluster.LeaderElection.LeaseDuration.Std())
+	if err != nil {
+		return []LeaseObject{{Err: err}}
+	}
+	var leases []LeaseObject
+	for _, role := range roles.All() {
+		name := kubelease.LeaseName(cfg.Cluster.Name, string(role))
+		lease := LeaseObject{Role: string(role), Name: client.Namespace + "/" + name}
+		lease.Holder, lease.Err = client.Holder(ctx, name)
+		leases = append(leases, lease)
+	}
+	return leases
 }
 
 // read reads the server, the schema and the cluster, as far as each exists.

@@ -1,0 +1,239 @@
+package kubelease
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// candidate competes for one Lease on a goroutine of its own, so that a slow API server delays
+// nothing else. The goroutine alone sends requests.
+type candidate struct {
+	client   *Client
+	name     string
+	opts     *Options
+	onChange func()
+	logger   *slog.Logger
+	wake     chan struct{} // has room for one
+
+	mu          sync.Mutex
+	wantedUntil time.Time
+	heir        string    // who gets the Lease when it is given up; empty: anybody
+	heldUntil   time.Time // the end of the last renewal, counted from when it was sent
+	other       string    // the holder, if it is another and its Lease lasts
+	named       bool      // the Lease names this node as its holder
+
+	// Used by the goroutine only.
+	seen    string    // the holder and the time of its renewal as read last
+	seenAt  time.Time // when they were first read so
+	own     string    // the same as this process wrote them last
+	trouble string    // the error that was logged last
+}
+
+// want makes the candidate compete for the Lease, or keep it, for one more Duration. It reports
+// whether the Lease is held.
+func (c *candidate) want() (held bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if !now.Before(c.wantedUntil) {
+		c.look()
+	}
+	c.wantedUntil, c.heir = now.Add(c.opts.Duration), ""
+	return now.Before(c.heldUntil)
+}
+
+// giveUp makes the candidate give the Lease to the node heir, or to anybody if heir is empty.
+func (c *candidate) giveUp(heir string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wantedUntil, c.heldUntil, c.heir = time.Time{}, time.Time{}, heir
+	c.look()
+}
+
+// look makes the goroutine read the Lease at once.
+func (c *candidate) look() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// isNamed reports whether the Lease names this node, which another may have done that gave it up.
+func (c *candidate) isNamed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.named
+}
+
+// takenBy returns who else holds the Lease; empty if nobody does as far as is known.
+func (c *candidate) takenBy() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.other
+}
+
+// run competes until ctx ends, and then gives the Lease up.
+func (c *candidate) run(ctx context.Context) {
+	ticker := time.NewTicker(c.opts.Interval)
+	defer ticker.Stop()
+	for {
+		c.step(ctx)
+		select {
+		case <-ctx.Done():
+			c.giveUp("")
+			c.step(context.WithoutCancel(ctx))
+			return
+		case <-ticker.C:
+		case <-c.wake:
+		}
+	}
+}
+
+// step reads the Lease and writes it if that is due.
+func (c *candidate) step(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Duration)
+	defer cancel()
+	sent := time.Now()
+	lease, err := c.client.get(ctx, c.name)
+	switch {
+	case apierrors.IsNotFound(err):
+		lease = &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: c.name, Labels: map[string]string{"app.kubernetes.io/managed-by": "forge"}}}
+	case err != nil:
+		c.failed(ctx, "read", err)
+		return
+	}
+	c.observe(lease)
+	c.mu.Lock()
+	wanted, heir := sent.Before(c.wantedUntil), c.heir
+	c.mu.Unlock()
+	holder := holderOf(lease)
+	switch {
+	case wanted && (holder == c.opts.Identity || c.free(lease)):
+		c.put(ctx, lease, c.opts.Identity, sent)
+	case !wanted && holder == c.opts.Identity && c.seen == c.own: // one that was given to this node may be wanted yet
+		c.put(ctx, lease, heir, sent)
+	case c.free(lease):
+		c.learn("", sent)
+	default:
+		c.learn(holder, sent)
+	}
+}
+
+func holderOf(lease *coordination.Lease) string {
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+// stateOf is what changes with each renewal.
+func stateOf(lease *coordination.Lease) string {
+	state := holderOf(lease)
+	if lease.Spec.RenewTime != nil {
+		state += " " + lease.Spec.RenewTime.UTC().String()
+	}
+	return state
+}
+
+// observe notes since when the Lease is as it is.
+func (c *candidate) observe(lease *coordination.Lease) {
+	if seen := stateOf(lease); seen != c.seen || c.seenAt.IsZero() {
+		c.seen, c.seenAt = seen, time.Now()
+	}
+}
+
+// free reports whether nobody holds the Lease, or its holder has not renewed it for as long as
+// the Lease says. That is counted from when this process first saw it so, because the holder's
+// clock may be wrong.
+func (c *candidate) free(lease *coordination.Lease) bool {
+	if holderOf(lease) == "" {
+		return true
+	}
+	lasts := c.opts.Duration
+	if seconds := lease.Spec.LeaseDurationSeconds; seconds != nil {
+		lasts = time.Duration(*seconds) * time.Second
+	}
+	return time.Since(c.seenAt) >= lasts
+}
+
+// put writes the Lease with a holder.
+func (c *candidate) put(ctx context.Context, lease *coordination.Lease, holder string, sent time.Time) {
+	now, transitions := metav1.NowMicro(), int32(0)
+	seconds := int32((c.opts.Duration + time.Second - 1) / time.Second) //nolint:gosec // at most a day
+	if lease.Spec.LeaseTransitions != nil {
+		transitions = *lease.Spec.LeaseTransitions
+	}
+	if holder != holderOf(lease) {
+		lease.Spec.AcquireTime = &now
+		if holder != "" {
+			transitions++
+		}
+	}
+	lease.Spec.HolderIdentity, lease.Spec.RenewTime = &holder, &now
+	lease.Spec.LeaseDurationSeconds, lease.Spec.LeaseTransitions = &seconds, &transitions
+	if err := c.client.write(ctx, lease); err != nil {
+		c.failed(ctx, "write", err)
+		return
+	}
+	c.observe(lease)
+	c.own = c.seen
+	c.learn(holder, sent)
+}
+
+// learn takes over who holds the Lease by an answer to a request.
+func (c *candidate) learn(holder string, sent time.Time) {
+	if c.trouble != "" {
+		c.trouble = ""
+		c.logger.Info("the API server answers again")
+	}
+	self := holder == c.opts.Identity
+	if self {
+		holder = ""
+	}
+	c.mu.Lock()
+	heldBefore, otherBefore, namedBefore := sent.Before(c.heldUntil), c.other, c.named
+	c.named = self
+	self = self && c.seen == c.own && sent.Before(c.wantedUntil) // it may have been given up meanwhile
+	c.heldUntil, c.other = time.Time{}, holder
+	named := c.named
+	if self {
+		c.heldUntil = sent.Add(c.opts.Duration)
+	}
+	c.mu.Unlock()
+	switch {
+	case self && !heldBefore:
+		c.logger.Info("this node holds the Lease")
+	case heldBefore && holder != "":
+		c.logger.Warn("somebody else has taken the Lease", "holder", holder)
+	case holder == otherBefore && named == namedBefore:
+		return
+	}
+	c.onChange()
+}
+
+// failed logs an error once. Who holds the Lease stays as it was known: nobody else can get it
+// from an API server that does not answer, and if it answers others they see the Lease end.
+func (c *candidate) failed(ctx context.Context, verb string, err error) {
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		c.look() // somebody else was first
+		return
+	}
+	trouble := err.Error()
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return // the process ends
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		trouble = "no answer" // the text has the address of the request
+	}
+	if trouble != c.trouble {
+		c.trouble = trouble
+		c.logger.WarnContext(ctx, "cannot elect by the Lease, will retry; a leader goes on", "error", explain(verb, c.client.Namespace, c.name, err))
+	}
+}

@@ -1,0 +1,159 @@
+package kubelease
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/kubelease/kubetest"
+)
+
+const (
+	leaseLasts = time.Second
+	longest    = 20 * time.Second // that a test waits
+	leaseName  = "forge-scheduler-leader"
+)
+
+// start runs the Candidates of a node.
+func start(t *testing.T, server *kubetest.Server, node string) (c *Candidates, stop func()) {
+	t.Helper()
+	t.Setenv("KUBECONFIG", server.Kubeconfig)
+	client, err := NewClient(leaseLasts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = New(client, []string{"scheduler"}, Options{
+		Cluster: "forge", Identity: node, Duration: leaseLasts, Interval: leaseLasts / 10, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = c.Run(ctx) // it returns no error
+	}()
+	stop = func() { cancel(); <-done }
+	t.Cleanup(stop)
+	return c, stop
+}
+
+func eventually(t *testing.T, what string, happened func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(longest); !happened(); time.Sleep(leaseLasts / 50) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", longest, what)
+		}
+	}
+}
+
+func TestOneNodeHoldsALease(t *testing.T) {
+	server := kubetest.Start(t)
+	a, stopA := start(t, server, "a")
+	b, _ := start(t, server, "b")
+	of := func(c *Candidates) *candidate { return c.byRole["scheduler"] }
+	eventually(t, "a holds the Lease", of(a).want)
+	for range 2 * int(leaseLasts/(leaseLasts/10)) {
+		if of(a).want(); of(b).want() {
+			t.Fatal("b holds the Lease of a")
+		}
+		time.Sleep(leaseLasts / 10)
+	}
+	if other := of(b).takenBy(); other != "a" {
+		t.Errorf("b sees that %q holds the Lease, want a", other)
+	}
+	stopA()
+	if holder := server.Holder(leaseName); holder == "a" {
+		t.Error("a has ended and keeps the Lease")
+	}
+	eventually(t, "b holds the Lease", of(b).want)
+}
+
+func TestLeaseGoesToTheHeir(t *testing.T) {
+	server := kubetest.Start(t)
+	a, _ := start(t, server, "a")
+	b, _ := start(t, server, "b")
+	c, _ := start(t, server, "c")
+	eventually(t, "a holds the Lease", a.byRole["scheduler"].want)
+	a.byRole["scheduler"].giveUp("b")
+	eventually(t, "the Lease names b, which then wants it and holds it", func() bool {
+		if c.byRole["scheduler"].want() {
+			t.Fatal("c holds the Lease, which was for b")
+		}
+		return b.byRole["scheduler"].isNamed() && b.byRole["scheduler"].want()
+	})
+}
+
+// A node whose terms are not confirmed any more wants nothing, and gives the Lease up.
+func TestUnwantedLeaseIsGivenUp(t *testing.T) {
+	server := kubetest.Start(t)
+	a, _ := start(t, server, "a")
+	eventually(t, "a holds the Lease", a.byRole["scheduler"].want)
+	eventually(t, "nobody holds the Lease", func() bool { return server.Holder(leaseName) == "" })
+	if a.byRole["scheduler"].isNamed() {
+		t.Error("a believes to hold the Lease")
+	}
+}
+
+func TestStolenLease(t *testing.T) {
+	server := kubetest.Start(t)
+	a, _ := start(t, server, "a")
+	eventually(t, "a holds the Lease", a.byRole["scheduler"].want)
+	server.Steal(leaseName, "somebody", 2*time.Second)
+	stolen := time.Now()
+	eventually(t, "a sees that the Lease was taken", func() bool {
+		a.byRole["scheduler"].want()
+		return a.byRole["scheduler"].takenBy() == "somebody"
+	})
+	eventually(t, "a holds the Lease again", a.byRole["scheduler"].want)
+	if after := time.Since(stolen); after < 2*time.Second {
+		t.Errorf("a took the Lease after %v, while that of somebody else lasted", after)
+	}
+}
+
+// An API server that does not answer changes nothing for a leader; nobody new gets the Lease.
+func TestServerDoesNotAnswer(t *testing.T) {
+	server := kubetest.Start(t)
+	a, _ := start(t, server, "a")
+	b, _ := start(t, server, "b")
+	eventually(t, "a holds the Lease", a.byRole["scheduler"].want)
+	for _, broken := range []func(){
+		func() { server.Refuse(http.StatusInternalServerError) },
+		func() { server.Refuse(0); server.Delay(time.Hour) },
+	} {
+		broken()
+		for began := time.Now(); time.Since(began) < 2*leaseLasts; time.Sleep(leaseLasts / 20) {
+			a.byRole["scheduler"].want()
+			if b.byRole["scheduler"].want() {
+				t.Fatal("b holds the Lease")
+			}
+			if other := a.byRole["scheduler"].takenBy(); other != "" {
+				t.Fatalf("a believes that %s has taken the Lease", other)
+			}
+		}
+	}
+	server.Delay(0)
+	eventually(t, "a or b holds the Lease", func() bool { return a.byRole["scheduler"].want() || b.byRole["scheduler"].want() })
+}
+
+func TestErrorNamesTheMissingRule(t *testing.T) {
+	server := kubetest.Start(t)
+	t.Setenv("KUBECONFIG", server.Kubeconfig)
+	client, err := NewClient(leaseLasts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if holder, err := client.Holder(t.Context(), leaseName); holder != "" || err != nil {
+		t.Errorf("a Lease that is not there: %q, %v", holder, err)
+	}
+	server.Refuse(http.StatusForbidden)
+	_, err = client.Holder(t.Context(), leaseName)
+	if err == nil || !strings.Contains(err.Error(), "get, create and update for leases of coordination.k8s.io") {
+		t.Errorf("got %v", err)
+	}
+	t.Setenv("KUBECONFIG", "")
+	if _, err := NewClient(leaseLasts); err == nil || !strings.Contains(err.Error(), "KUBECONFIG") {
+		t.Errorf("without an API server: %v", err)
+	}
+}

@@ -1,0 +1,96 @@
+package kubelease
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Client reads and writes Leases of one namespace. It is client-go's REST client with these
+// objects alone: the generated client of all objects would make the program half as large again.
+type Client struct {
+	Namespace string
+	rest      rest.Interface
+}
+
+// NewClient returns a client for the API server and the namespace of the kubeconfig that
+// KUBECONFIG names, or else of the pod. It sends nothing. timeout bounds each request.
+func NewClient(timeout time.Duration) (*Client, error) {
+	rules := &clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(os.Getenv("KUBECONFIG"))}
+	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
+	config, err := loaded.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find Kubernetes' API server: %w; want a pod with the token of a service account, or KUBECONFIG", err)
+	}
+	namespace, _, err := loaded.Namespace()
+	if err != nil {
+		return nil, fmt.Errorf("find the namespace of the Leases: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := coordination.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	metav1.AddToGroupVersion(scheme, coordination.SchemeGroupVersion)
+	config.Timeout, config.QPS = timeout, -1 // each role has its own interval
+	config.APIPath, config.GroupVersion = "/apis", &coordination.SchemeGroupVersion
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	config.UserAgent = "forge"
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to Kubernetes' API server: %w", err)
+	}
+	return &Client{namespace, client}, nil
+}
+
+// LeaseName is the name of a role's Lease. The names of roles may have underlines, also at the end.
+func LeaseName(cluster, role string) string {
+	return cluster + "-" + strings.ReplaceAll(role, "_", "-") + "-leader"
+}
+
+// Holder returns the identity in a Lease; empty if there is no such Lease or if it is free.
+func (c *Client) Holder(ctx context.Context, name string) (string, error) {
+	lease, err := c.get(ctx, name)
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	return holderOf(lease), explain("read", c.Namespace, name, err)
+}
+
+func (c *Client) get(ctx context.Context, name string) (*coordination.Lease, error) {
+	var lease coordination.Lease
+	err := c.rest.Get().Namespace(c.Namespace).Resource("leases").Name(name).Do(ctx).Into(&lease)
+	return &lease, err
+}
+
+// write creates a Lease that has no resource version, and reads it as it was stored. It returns an
+// error if somebody else has written it since it was read.
+func (c *Client) write(ctx context.Context, lease *coordination.Lease) error {
+	request := c.rest.Put().Name(lease.Name)
+	if lease.ResourceVersion == "" {
+		request = c.rest.Post()
+	}
+	return request.Namespace(c.Namespace).Resource("leases").Body(lease).Do(ctx).Into(lease)
+}
+
+// explain names the rule that is missing.
+func explain(verb, namespace, name string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%s the Lease %s/%s: %w; give the service account a Role with the verbs get, create and update for leases of coordination.k8s.io", verb, namespace, name, err)
+	default:
+		return fmt.Errorf("%s the Lease %s/%s: %w", verb, namespace, name, err)
+	}
+}

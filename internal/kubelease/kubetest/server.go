@@ -1,0 +1,188 @@
+// Package kubetest has an API server of Kubernetes for tests, which knows Leases alone.
+package kubetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Namespace is that of the kubeconfig.
+const Namespace = "jobs"
+
+const path = "/apis/coordination.k8s.io/v1/namespaces/" + Namespace + "/leases"
+
+// Server answers requests about Leases as the real one does: a write with an old resource version
+// is a conflict.
+type Server struct {
+	// Kubeconfig is the path of a file for KUBECONFIG.
+	Kubeconfig string
+
+	url string
+
+	mu     sync.Mutex
+	leases map[string]*coordination.Lease
+	writes int
+	status int           // if not 0, the answer to all requests
+	cut    string        // a client without answers
+	delay  time.Duration // before each answer
+}
+
+// Start starts a server that ends with the test.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{leases: map[string]*coordination.Lease{}}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	s.url = server.URL
+	s.Kubeconfig = s.KubeconfigOf(t, "any")
+	return s
+}
+
+// KubeconfigOf writes a kubeconfig of a client, which Cut can name.
+func (s *Server) KubeconfigOf(t testing.TB, client string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: test, cluster: {server: %q}}]
+contexts: [{name: test, context: {cluster: test, namespace: %s}}]
+current-context: test
+`, s.url+"/"+client, Namespace)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// Cut makes the server give a client no answer; "" cuts nobody.
+func (s *Server) Cut(client string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cut = client
+}
+
+// Refuse makes the server answer all requests with a status; 0 ends that.
+func (s *Server) Refuse(status int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status = status
+}
+
+// Delay makes the server wait before each answer.
+func (s *Server) Delay(delay time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.delay = delay
+}
+
+// Holder returns who holds a Lease, whether or not it has ended.
+func (s *Server) Holder(name string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if lease := s.leases[name]; lease != nil && lease.Spec.HolderIdentity != nil {
+		return *lease.Spec.HolderIdentity
+	}
+	return ""
+}
+
+// Steal makes somebody the holder of a Lease, as kubectl can.
+func (s *Server) Steal(name, holder string, lasts time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, seconds := metav1.NowMicro(), int32(lasts/time.Second) //nolint:gosec // a few
+	s.put(&coordination.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace},
+		Spec:       coordination.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &now},
+	})
+}
+
+// put stores a Lease with the next resource version.
+func (s *Server) put(lease *coordination.Lease) {
+	s.writes++
+	lease.ResourceVersion = strconv.Itoa(s.writes)
+	s.leases[lease.Name] = lease
+}
+
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	client, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), path)
+	s.mu.Lock()
+	delay, status := s.delay, s.status
+	if client == s.cut {
+		delay = time.Hour
+	}
+	s.mu.Unlock()
+	select {
+	case <-time.After(delay):
+	case <-r.Context().Done():
+		return
+	}
+	if status != 0 {
+		answer(w, status, failure(status))
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answer(w, http.StatusOK, s.serve(r, strings.TrimPrefix(name, "/")))
+}
+
+// serve returns the object to answer with.
+func (s *Server) serve(r *http.Request, name string) any {
+	stored := s.leases[name]
+	if r.Method == http.MethodGet {
+		if stored == nil {
+			return failure(http.StatusNotFound)
+		}
+		return stored
+	}
+	var sent coordination.Lease
+	if err := json.NewDecoder(r.Body).Decode(&sent); err != nil {
+		return failure(http.StatusBadRequest)
+	}
+	switch {
+	case r.Method == http.MethodPost && s.leases[sent.Name] != nil:
+		return failure(http.StatusConflict)
+	case r.Method == http.MethodPut && (stored == nil || stored.ResourceVersion != sent.ResourceVersion):
+		return failure(http.StatusConflict)
+	}
+	s.put(&sent)
+	return &sent
+}
+
+var reasons = map[int]metav1.StatusReason{
+	http.StatusBadRequest:   metav1.StatusReasonBadRequest,
+	http.StatusUnauthorized: metav1.StatusReasonUnauthorized,
+	http.StatusForbidden:    metav1.StatusReasonForbidden,
+	http.StatusNotFound:     metav1.StatusReasonNotFound,
+	http.StatusConflict:     metav1.StatusReasonConflict,
+}
+
+func failure(status int) *metav1.Status {
+	return &metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+		Code: int32(status), Reason: reasons[status], Message: http.StatusText(status), //nolint:gosec // three digits
+	}
+}
+
+func answer(w http.ResponseWriter, status int, object any) {
+	if failed, ok := object.(*metav1.Status); ok {
+		status = int(failed.Code)
+	}
+	if lease, ok := object.(*coordination.Lease); ok {
+		lease.TypeMeta = metav1.TypeMeta{Kind: "Lease", APIVersion: "coordination.k8s.io/v1"}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(object) // the client may be gone
+}

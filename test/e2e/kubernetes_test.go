@@ -1,0 +1,148 @@
+package e2e
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/kubelease/kubetest"
+)
+
+const (
+	electByKubernetes = "strategy = \"kubernetes\"\n"
+	schedulerLease    = "forge-scheduler-leader"
+	thief             = "somebody"
+	termsEndedSQL     = `SELECT count(*) FROM forge_leader_history WHERE ended_at IS NOT NULL`
+)
+
+// kubernetesCluster is a cluster whose leaders need Lease objects.
+type kubernetesCluster struct {
+	*cluster
+
+	api *kubetest.Server
+}
+
+func newKubernetesCluster(t *testing.T) *kubernetesCluster {
+	t.Helper()
+	return &kubernetesCluster{newCluster(t, everySecond+steady+electByKubernetes), kubetest.Start(t)}
+}
+
+// env makes a process a client of the API server.
+func (k *kubernetesCluster) env(client string) string {
+	return "KUBECONFIG=" + k.api.KubeconfigOf(k.t, client)
+}
+
+func (k *kubernetesCluster) startAll(ids ...string) {
+	k.t.Helper()
+	for _, id := range ids {
+		k.startProgram(forgeBinary(k.t), id, k.env(id))
+	}
+}
+
+// leader waits for a leader of the scheduler above a term that holds the Lease.
+func (k *kubernetesCluster) leader(above int64) (id string, term int64) {
+	k.t.Helper()
+	id, term = k.cluster.leader(above)
+	eventually(k.t, "the Lease names "+id, func() bool { return k.api.Holder(schedulerLease) == id })
+	return id, term
+}
+
+// The leaders are the holders of the Leases, through all ways in which a term ends. What happens to
+// the API server costs no term, and no tick.
+func TestLeasesOfKubernetesElect(t *testing.T) {
+	t.Parallel()
+	k := newKubernetesCluster(t)
+	k.startAll("a", "b", "c")
+	k.awaitRoles("")
+	id, term := k.leader(0)
+
+	target := other(id)
+	if first := k.handsOver("leader", "transfer", "scheduler", "--to", target); first.NodeID != target {
+		t.Errorf("transferred to %s, want %s", first.NodeID, target)
+	}
+	id, term = k.leader(term)
+	k.awaitTicks(term)
+
+	k.nodes[id].Kill()
+	delete(k.nodes, id)
+	id, term = k.leader(term)
+	k.awaitTicks(term)
+
+	k.awaitRoles("")
+	ended := k.number(termsEndedSQL)
+	for _, broken := range []func(){
+		func() { k.api.Refuse(http.StatusServiceUnavailable) },
+		func() { k.api.Refuse(0); k.api.Delay(time.Hour) },
+	} {
+		broken()
+		time.Sleep(steadyLease * 3 / 2)
+	}
+	k.api.Delay(0)
+	if after := k.number(termsEndedSQL); after != ended {
+		t.Errorf("%d terms ended while the API server did not answer", after-ended)
+	}
+
+	k.stop(id)
+	_, term = k.leader(term)
+	k.awaitTicks(term)
+	k.stopAll()
+	if holder := k.api.Holder(schedulerLease); holder != "" {
+		t.Errorf("all nodes have ended, and the Lease is that of %s", holder)
+	}
+	k.demandEveryTickOnce("second")
+}
+
+// A leader whose Lease is taken gives the role up, whether it can see that or not.
+func TestLeaderWithoutItsLeaseHandsOver(t *testing.T) {
+	t.Parallel()
+	k := newKubernetesCluster(t)
+	k.startAll("a", "b")
+	id, term := k.leader(0)
+	k.awaitTicks(term)
+
+	k.api.Steal(schedulerLease, thief, 2*time.Second)
+	eventually(t, "the leader hands over", func() bool {
+		return k.number(`SELECT count(*) FROM forge_leader_history WHERE role = 'scheduler' AND term = $1 AND end_reason = 'stepped_down'`, term) == 1
+	})
+	id, term = k.leader(term)
+	k.awaitTicks(term)
+
+	k.api.Cut(id)
+	k.api.Steal(schedulerLease, other(id), time.Hour)
+	next, term := k.leader(term)
+	if next != other(id) {
+		t.Errorf("%s leads, the Lease is that of %s", next, other(id))
+	}
+	k.awaitTicks(term)
+	k.api.Cut("")
+	k.stopAll()
+	k.demandEveryTickOnce("second")
+}
+
+// Who may not use Leases is told which rule is missing; nobody leads, and nothing else breaks.
+func TestLeasesAreRefused(t *testing.T) {
+	t.Parallel()
+	k := newKubernetesCluster(t)
+	k.api.Refuse(http.StatusForbidden)
+	a := k.launchNode(forgeBinary(t), "a", k.env("a"))
+	eventually(t, "the node says what is missing", func() bool {
+		return strings.Contains(a.output.String(), "get, create and update for leases of coordination.k8s.io")
+	})
+	out, _, code := runToEnd(t, forgeBinary(t), []string{"FORGE_DATABASE_URL=" + k.url, k.env("doctor")}, "doctor", "--config", k.config)
+	if code == 0 || !strings.Contains(out, "get, create and update for leases") {
+		t.Errorf("forge doctor ends with %d and says %s", code, out)
+	}
+	k.api.Refuse(0)
+	a.AwaitReady(t, a.output)
+	k.awaitRoles("a")
+	k.api.Steal(schedulerLease, thief, time.Hour)
+	out, _, _ = runToEnd(t, forgeBinary(t), []string{"FORGE_DATABASE_URL=" + k.url, k.env("doctor")}, "doctor", "--config", k.config)
+	if !strings.Contains(out, "held by "+thief) {
+		t.Errorf("the Lease was stolen, and forge doctor says %s", out)
+	}
+	_, errs, code := runToEnd(t, forgeBinary(t), []string{"FORGE_DATABASE_URL=" + k.url}, "serve", "--config", k.config, "--node-id", "b")
+	if code == 0 || !strings.Contains(errs, "KUBECONFIG") {
+		t.Errorf("a node without an API server ends with %d and says %s", code, errs)
+	}
+}
