@@ -219,12 +219,14 @@ func (c *candidate) learn(holder string, sent time.Time) {
 }
 
 // failed logs an error once. Who holds the Lease stays as it was known: nobody else can get it
-// from an API server that does not answer, and if it answers others they see the Lease end.
+// from an API server that does not answer, and if it answers others they see the Lease end. When it
+// answers again, the holder gets a whole lease to renew.
 func (c *candidate) failed(ctx context.Context, verb string, err error) {
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		c.look() // somebody else was first
 		return
 	}
+	c.seenAt = time.Time{}
 	trouble := err.Error()
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return // the process ends

@@ -79,6 +79,7 @@ func TestLeasesOfKubernetesElect(t *testing.T) {
 		time.Sleep(steadyLease * 3 / 2)
 	}
 	k.api.Delay(0)
+	time.Sleep(steadyLease * 3 / 2) // others could take the Leases
 	if after := k.number(termsEndedSQL); after != ended {
 		t.Errorf("%d terms ended while the API server did not answer", after-ended)
 	}

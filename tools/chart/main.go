@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -66,6 +67,7 @@ affinity: { nodeAffinity: {} }
 priorityClassName: high
 drainTimeoutSeconds: 3600
 `,
+	"leases":  "leases: { enabled: true }\n",
 	"nothing": "preStopSeconds: 0\npodDisruptionBudget: { enabled: false }\nconfig: ''\n",
 }
 
@@ -109,6 +111,9 @@ type objects struct {
 	Service             *corev1.Service
 	PodDisruptionBudget *policyv1.PodDisruptionBudget
 	NetworkPolicy       *networkingv1.NetworkPolicy
+	ServiceAccount      *corev1.ServiceAccount
+	Role                *rbacv1.Role
+	RoleBinding         *rbacv1.RoleBinding
 	ServiceMonitor      *serviceMonitor
 }
 
@@ -183,6 +188,15 @@ func (o *objects) read(text string) error {
 	case "NetworkPolicy":
 		o.NetworkPolicy = &networkingv1.NetworkPolicy{}
 		to = o.NetworkPolicy
+	case "ServiceAccount":
+		o.ServiceAccount = &corev1.ServiceAccount{}
+		to = o.ServiceAccount
+	case "Role":
+		o.Role = &rbacv1.Role{}
+		to = o.Role
+	case "RoleBinding":
+		o.RoleBinding = &rbacv1.RoleBinding{}
+		to = o.RoleBinding
 	case "ServiceMonitor":
 		o.ServiceMonitor = &serviceMonitor{}
 		to = o.ServiceMonitor

@@ -4,11 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -91,6 +93,37 @@ func rendered(t *testing.T, values string) *objects {
 		t.Fatal(err)
 	}
 	return found
+}
+
+// With leases, the pods may use the Leases that the nodes need, by an account of their own or by one
+// that exists.
+func TestLeases(t *testing.T) {
+	t.Parallel()
+	for values, account := range map[string]string{
+		variants["leases"]: "forge", "leases: { enabled: true }\nserviceAccount: { name: jobs }\n": "jobs",
+	} {
+		o := rendered(t, values)
+		pod := o.Deployment.Spec.Template.Spec
+		if pod.ServiceAccountName != account || !*pod.AutomountServiceAccountToken {
+			t.Errorf("account %q, its token mounted: %v; want %q", pod.ServiceAccountName, *pod.AutomountServiceAccountToken, account)
+		}
+		if made := o.ServiceAccount != nil; made != (account == "forge") {
+			t.Errorf("account %s was made: %v", account, made)
+		}
+		if len(o.RoleBinding.Subjects) != 1 || o.RoleBinding.Subjects[0].Name != account || o.RoleBinding.RoleRef.Name != o.Role.Name {
+			t.Errorf("%+v binds %+v", o.RoleBinding, o.Role)
+		}
+		want := []rbacv1.PolicyRule{{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}}}
+		if !reflect.DeepEqual(o.Role.Rules, want) {
+			t.Errorf("rules: %+v", o.Role.Rules)
+		}
+		if !slices.Contains(pod.Containers[0].Env, corev1.EnvVar{Name: "FORGE_CLUSTER_LEADER_ELECTION_STRATEGY", Value: "kubernetes"}) {
+			t.Errorf("environment: %+v", pod.Containers[0].Env)
+		}
+	}
+	if o := rendered(t, ""); o.Role != nil || o.RoleBinding != nil || o.ServiceAccount != nil || *o.Deployment.Spec.Template.Spec.AutomountServiceAccountToken {
+		t.Error("without leases, the pods have rights in Kubernetes")
+	}
 }
 
 func TestValues(t *testing.T) {

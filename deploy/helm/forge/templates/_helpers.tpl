@@ -20,6 +20,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" | trimSuffix "." }}
 {{- end -}}
 
+{{/* The service account of the pods; empty: the namespace's own. */}}
+{{- define "forge.account" -}}
+{{- .Values.serviceAccount.name | default (ternary (include "forge.name" .) "" .Values.leases.enabled) -}}
+{{- end -}}
+
 {{- define "forge.image" -}}
 {{- if .Values.image.digest -}}
 {{ .Values.image.repository }}@{{ .Values.image.digest }}
