@@ -20,7 +20,7 @@ const (
 // start runs the Candidates of a node.
 func start(t *testing.T, server *kubetest.Server, node string) (c *Candidates, stop func()) {
 	t.Helper()
-	t.Setenv("KUBECONFIG", server.Kubeconfig)
+	t.Setenv("KUBECONFIG", server.KubeconfigOf(t, node))
 	client, err := NewClient(leaseLasts)
 	if err != nil {
 		t.Fatal(err)
@@ -118,6 +118,12 @@ func TestServerDoesNotAnswer(t *testing.T) {
 	a, _ := start(t, server, "a")
 	b, _ := start(t, server, "b")
 	eventually(t, "a holds the Lease", a.byRole["scheduler"].want)
+	server.Cut("a")
+	eventually(t, "b sees the last renewal of a", func() bool {
+		b.byRole["scheduler"].want()
+		return b.byRole["scheduler"].takenBy() == "a"
+	})
+	time.Sleep(leaseLasts / 4) // b looks again
 	for _, broken := range []func(){
 		func() { server.Refuse(http.StatusInternalServerError) },
 		func() { server.Refuse(0); server.Delay(time.Hour) },
@@ -133,13 +139,14 @@ func TestServerDoesNotAnswer(t *testing.T) {
 			}
 		}
 	}
-	server.Delay(0)
-	eventually(t, "a holds the Lease", func() bool {
-		if b.byRole["scheduler"].want() {
+	server.Delay(0) // a is the last that gets an answer
+	for began := time.Now(); time.Since(began) < leaseLasts/2; time.Sleep(leaseLasts / 20) {
+		if a.byRole["scheduler"].want(); b.byRole["scheduler"].want() {
 			t.Fatal("b has taken the Lease, which a could not renew")
 		}
-		return a.byRole["scheduler"].want()
-	})
+	}
+	server.Cut("")
+	eventually(t, "a holds the Lease", a.byRole["scheduler"].want)
 }
 
 func TestErrorNamesTheMissingRule(t *testing.T) {

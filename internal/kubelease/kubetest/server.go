@@ -2,6 +2,7 @@
 package kubetest
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -117,15 +118,8 @@ func (s *Server) put(lease *coordination.Lease) {
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	client, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), path)
-	s.mu.Lock()
-	delay, status := s.delay, s.status
-	if client == s.cut {
-		delay = time.Hour
-	}
-	s.mu.Unlock()
-	select {
-	case <-time.After(delay):
-	case <-r.Context().Done():
+	status, ok := s.wait(r.Context(), client)
+	if !ok {
 		return
 	}
 	if status != 0 {
@@ -135,6 +129,27 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	answer(w, http.StatusOK, s.serve(r, strings.TrimPrefix(name, "/")))
+}
+
+// wait waits for as long as a client is to wait, and returns the status to answer with, which may
+// be 0. It returns false if the client has gone.
+func (s *Server) wait(ctx context.Context, client string) (status int, ok bool) {
+	for began := time.Now(); ; {
+		s.mu.Lock()
+		delay, status := s.delay, s.status
+		if s.cut != "" && client == s.cut {
+			delay = time.Hour
+		}
+		s.mu.Unlock()
+		if time.Since(began) >= delay {
+			return status, true
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return 0, false
+		}
+	}
 }
 
 // serve returns the object to answer with.
