@@ -183,6 +183,19 @@ conformance-matrix: ## The same on every supported PostgreSQL, directly and thro
 		done; \
 	done
 
+# Building the API server takes ten minutes. Definitions of ServiceMonitors are in the source of their operator.
+PROMETHEUS_OPERATOR := github.com/prometheus-operator/prometheus-operator@v0.85.0
+
+bin/kube-apiserver: test/kubernetes/go.mod
+	CGO_ENABLED=0 go -C test/kubernetes build -trimpath -ldflags='-s -w' -o $(CURDIR)/$@ k8s.io/kubernetes/cmd/kube-apiserver
+
+.PHONY: test-kubernetes
+test-kubernetes: bin/kube-apiserver ## Elect by Leases of a real API server, and let it read all manifests (needs etcd).
+	@scripts/need-postgres
+	FORGE_KUBE_APISERVER=$(CURDIR)/bin/kube-apiserver \
+		FORGE_PROMETHEUS_OPERATOR=$$(go mod download -json $(PROMETHEUS_OPERATOR) | sed -n 's/^.*"Dir": "\(.*\)".*$$/\1/p') \
+		$(PGRUN) -- go test -tags kubernetes ./test/e2e -run '^TestAPIServer' -count=1 -v -timeout 30m
+
 .PHONY: soak
 soak: FOR ?= 20m
 soak: build ## Run three nodes under an even load and look for what grows (FOR=20m).

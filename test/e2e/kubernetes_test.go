@@ -20,18 +20,22 @@ const (
 type kubernetesCluster struct {
 	*cluster
 
-	api *kubetest.Server
+	api *kubetest.Server // nil if it is a real one
+	// kubeconfig makes a process a client of the API server; holder is who a Lease names.
+	kubeconfig func(client string) string
+	holder     func(lease string) string
 }
 
 func newKubernetesCluster(t *testing.T) *kubernetesCluster {
 	t.Helper()
-	return &kubernetesCluster{newCluster(t, everySecond+steady+electByKubernetes), kubetest.Start(t)}
+	api := kubetest.Start(t)
+	return &kubernetesCluster{
+		newCluster(t, everySecond+steady+electByKubernetes), api,
+		func(client string) string { return api.KubeconfigOf(t, client) }, api.Holder,
+	}
 }
 
-// env makes a process a client of the API server.
-func (k *kubernetesCluster) env(client string) string {
-	return "KUBECONFIG=" + k.api.KubeconfigOf(k.t, client)
-}
+func (k *kubernetesCluster) env(client string) string { return "KUBECONFIG=" + k.kubeconfig(client) }
 
 func (k *kubernetesCluster) startAll(ids ...string) {
 	k.t.Helper()
@@ -44,7 +48,7 @@ func (k *kubernetesCluster) startAll(ids ...string) {
 func (k *kubernetesCluster) leader(above int64) (id string, term int64) {
 	k.t.Helper()
 	id, term = k.cluster.leader(above)
-	eventually(k.t, "the Lease names "+id, func() bool { return k.api.Holder(schedulerLease) == id })
+	eventually(k.t, "the Lease names "+id, func() bool { return k.holder(schedulerLease) == id })
 	return id, term
 }
 
@@ -88,7 +92,7 @@ func TestLeasesOfKubernetesElect(t *testing.T) {
 	_, term = k.leader(term)
 	k.awaitTicks(term)
 	k.stopAll()
-	if holder := k.api.Holder(schedulerLease); holder != "" {
+	if holder := k.holder(schedulerLease); holder != "" {
 		t.Errorf("all nodes have ended, and the Lease is that of %s", holder)
 	}
 	k.demandEveryTickOnce("second")

@@ -43,6 +43,9 @@ func (d *Daemon) Start(ctx context.Context) error {
 	return nil
 }
 
+// Signal sends a signal to the program.
+func (d *Daemon) Signal(sig os.Signal) error { return d.cmd.Process.Signal(sig) }
+
 // Kill ends the program at once.
 func (d *Daemon) Kill() {
 	_ = d.cmd.Process.Kill() // it may be gone

@@ -3,14 +3,20 @@
 // into Kubernetes' own types.
 //
 //	go -C tools/chart run . ../../deploy/helm/forge
+//
+// With -print it prints the objects of each variant instead, as a JSON list of YAML documents.
 package main
 
 import (
+	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"helm.sh/helm/v3/pkg/chart/loader"
@@ -30,11 +36,18 @@ import (
 const kubernetes = "v1.30.0"
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: chart DIR|FILE.tgz")
+	printing := flag.Bool("print", false, "print the objects")
+	flag.Usage = func() { fmt.Fprintln(os.Stderr, "usage: chart [-print] DIR|FILE.tgz") }
+	flag.Parse()
+	if flag.NArg() != 1 {
+		flag.Usage()
 		os.Exit(2)
 	}
-	if err := check(os.Args[1]); err != nil {
+	run := check
+	if *printing {
+		run = printObjects
+	}
+	if err := run(flag.Arg(0)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -92,6 +105,19 @@ func check(chart string) error {
 	return errors.Join(wrong...)
 }
 
+// printObjects prints what the chart in a directory renders with each of the variants.
+func printObjects(dir string) error {
+	var all []string
+	for name, values := range variants {
+		files, err := renderFiles(dir, values)
+		if err != nil {
+			return fmt.Errorf("with %s: %w", name, err)
+		}
+		all = append(all, slices.Sorted(maps.Values(files))...)
+	}
+	return json.NewEncoder(os.Stdout).Encode(all)
+}
+
 // checkFiles returns what Helm's lint finds.
 func checkFiles(chart string) error {
 	found := lint.AllWithKubeVersion(chart, nil, "default", &chartutil.KubeVersion{Version: kubernetes, Major: "1", Minor: "30"})
@@ -133,6 +159,21 @@ type serviceMonitor struct {
 
 // render returns the objects of the chart with the given values.
 func render(dir, values string) (*objects, error) {
+	files, err := renderFiles(dir, values)
+	if err != nil {
+		return nil, err
+	}
+	found := &objects{}
+	for name, text := range files {
+		if err := found.read(text); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return found, nil
+}
+
+// renderFiles returns the text of each object by the name of its file.
+func renderFiles(dir, values string) (map[string]string, error) {
 	chart, err := loader.Load(dir)
 	if err != nil {
 		return nil, err
@@ -154,16 +195,8 @@ func render(dir, values string) (*objects, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := &objects{}
-	for name, text := range files {
-		if path.Ext(name) != ".yaml" || strings.TrimSpace(text) == "" {
-			continue
-		}
-		if err := found.read(text); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return found, nil
+	maps.DeleteFunc(files, func(name, text string) bool { return path.Ext(name) != ".yaml" || strings.TrimSpace(text) == "" })
+	return files, nil
 }
 
 func (o *objects) read(text string) error {
