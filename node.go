@@ -52,7 +52,7 @@ type Node struct {
 	runner        *jobs.Runner
 	elections     *roles.Elections
 	leases        *kubelease.Candidates // nil unless Lease objects of Kubernetes elect
-	deputy        *roles.Deputy // nil without candidacies, and with the lease strategy
+	deputy        *roles.Deputy         // nil without candidacies, and with the lease strategy
 	broadcaster   *broadcaster
 	callbackLoop  *callbackLoop
 	healthWatcher *healthWatcher
