@@ -24,6 +24,7 @@ type candidate struct {
 
 	mu          sync.Mutex
 	wantedUntil time.Time
+	askedUntil  time.Time // until then it may be asked whether the Lease names this node
 	heir        string    // who gets the Lease when it is given up; empty: anybody
 	heldUntil   time.Time // the end of the last renewal, counted from when it was sent
 	other       string    // the holder, if it is another and its Lease lasts
@@ -69,7 +70,16 @@ func (c *candidate) look() {
 func (c *candidate) isNamed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.askedUntil = time.Now().Add(c.opts.Duration)
 	return c.named
+}
+
+// idle reports whether there is no need to know the Lease: the node is no candidate for the role.
+func (c *candidate) idle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	return !now.Before(c.wantedUntil) && !now.Before(c.askedUntil) && !c.named
 }
 
 // takenBy returns who else holds the Lease; empty if nobody does as far as is known.
@@ -98,6 +108,9 @@ func (c *candidate) run(ctx context.Context) {
 
 // step reads the Lease and writes it if that is due.
 func (c *candidate) step(ctx context.Context) {
+	if c.idle() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Duration)
 	defer cancel()
 	sent := time.Now()

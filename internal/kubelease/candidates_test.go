@@ -85,6 +85,21 @@ func TestLeaseGoesToTheHeir(t *testing.T) {
 	})
 }
 
+// A node that is no candidate asks for nothing.
+func TestIdleNodeAsksNothing(t *testing.T) {
+	server := kubetest.Start(t)
+	a, stop := start(t, server, "a")
+	time.Sleep(leaseLasts / 2)
+	if n := server.Asked(); n != 0 {
+		t.Errorf("%d requests", n)
+	}
+	if a.byRole["scheduler"].isNamed() {
+		t.Error("a Lease that is not there names a")
+	}
+	eventually(t, "a asks for the Lease", func() bool { return server.Asked() > 0 })
+	stop()
+}
+
 // A node whose terms are not confirmed any more wants nothing, and gives the Lease up.
 func TestUnwantedLeaseIsGivenUp(t *testing.T) {
 	server := kubetest.Start(t)

@@ -35,6 +35,7 @@ type Server struct {
 	mu     sync.Mutex
 	leases map[string]*coordination.Lease
 	writes int
+	asked  int
 	status int           // if not 0, the answer to all requests
 	cut    string        // a client without answers
 	delay  time.Duration // before each answer
@@ -98,6 +99,13 @@ func (s *Server) Holder(name string) string {
 	return ""
 }
 
+// Asked returns how many requests there were.
+func (s *Server) Asked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
 // Steal makes somebody the holder of a Lease, as kubectl can.
 func (s *Server) Steal(name, holder string, lasts time.Duration) {
 	s.mu.Lock()
@@ -118,6 +126,9 @@ func (s *Server) put(lease *coordination.Lease) {
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	client, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), path)
+	s.mu.Lock()
+	s.asked++
+	s.mu.Unlock()
 	status, ok := s.wait(r.Context(), client)
 	if !ok {
 		return
