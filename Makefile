@@ -192,8 +192,8 @@ bin/kube-apiserver: test/kubernetes/go.mod
 .PHONY: test-kubernetes
 test-kubernetes: bin/kube-apiserver ## Elect by Leases of a real API server, and let it read all manifests (needs etcd).
 	@scripts/need-postgres
-	FORGE_KUBE_APISERVER=$(CURDIR)/bin/kube-apiserver \
-		FORGE_PROMETHEUS_OPERATOR=$$(go mod download -json $(PROMETHEUS_OPERATOR) | sed -n 's/^.*"Dir": "\(.*\)".*$$/\1/p') \
+	FORGE_TEST_KUBE_APISERVER=$(CURDIR)/bin/kube-apiserver \
+		FORGE_TEST_PROMETHEUS_OPERATOR=$$(go mod download -json $(PROMETHEUS_OPERATOR) | sed -n 's/^.*"Dir": "\(.*\)".*$$/\1/p') \
 		$(PGRUN) -- go test -tags kubernetes ./test/e2e -run '^TestAPIServer' -count=1 -v -timeout 30m
 
 .PHONY: soak

@@ -23,8 +23,8 @@ import (
 const (
 	// apiServerEnv names the program of the API server, operatorEnv the directory of the source of
 	// the Prometheus operator.
-	apiServerEnv = "FORGE_KUBE_APISERVER"
-	operatorEnv  = "FORGE_PROMETHEUS_OPERATOR"
+	apiServerEnv = "FORGE_TEST_KUBE_APISERVER"
+	operatorEnv  = "FORGE_TEST_PROMETHEUS_OPERATOR"
 
 	kubernetesNamespace = "jobs"
 	leasesPath          = "/apis/coordination.k8s.io/v1/namespaces/" + kubernetesNamespace + "/leases/"
