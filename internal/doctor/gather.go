@@ -75,7 +75,7 @@ func Gather(ctx context.Context, cfg *config.Config, warnings []config.Problem) 
 
 // readLeases reads the Lease objects of the built-in roles.
 func readLeases(ctx context.Context, cfg *config.Config) []LeaseObject {
-	client, err := kubelease.NewClient(cfg.Cluster.LeaderElection.LeaseDuration.Std())
+	client, err := kubelease.NewClient(kubelease.Kubeconfig(), cfg.Cluster.LeaderElection.LeaseDuration.Std())
 	if err != nil {
 		return []LeaseObject{{Err: err}}
 	}

@@ -34,7 +34,7 @@ type Candidates struct {
 // FromConfig returns the Candidates of a process with a configuration.
 func FromConfig(cfg *config.Config, roles []string, logger *slog.Logger) (*Candidates, error) {
 	election := cfg.Cluster.LeaderElection
-	client, err := NewClient(election.LeaseDuration.Std())
+	client, err := NewClient(Kubeconfig(), election.LeaseDuration.Std())
 	if err != nil {
 		return nil, fmt.Errorf("cluster.leader_election.strategy = %q: %w", election.Strategy, err)
 	}

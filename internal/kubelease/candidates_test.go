@@ -20,8 +20,7 @@ const (
 // start runs the Candidates of a node.
 func start(t *testing.T, server *kubetest.Server, node string) (c *Candidates, stop func()) {
 	t.Helper()
-	t.Setenv("KUBECONFIG", server.KubeconfigOf(t, node))
-	client, err := NewClient(leaseLasts)
+	client, err := NewClient(server.KubeconfigOf(t, node), leaseLasts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +48,7 @@ func eventually(t *testing.T, what string, happened func() bool) {
 }
 
 func TestOneNodeHoldsALease(t *testing.T) {
+	t.Parallel()
 	server := kubetest.Start(t)
 	a, stopA := start(t, server, "a")
 	b, _ := start(t, server, "b")
@@ -71,6 +71,7 @@ func TestOneNodeHoldsALease(t *testing.T) {
 }
 
 func TestLeaseGoesToTheHeir(t *testing.T) {
+	t.Parallel()
 	server := kubetest.Start(t)
 	a, _ := start(t, server, "a")
 	b, _ := start(t, server, "b")
@@ -87,6 +88,7 @@ func TestLeaseGoesToTheHeir(t *testing.T) {
 
 // A node that is no candidate asks for nothing.
 func TestIdleNodeAsksNothing(t *testing.T) {
+	t.Parallel()
 	server := kubetest.Start(t)
 	a, stop := start(t, server, "a")
 	time.Sleep(leaseLasts / 2)
@@ -102,6 +104,7 @@ func TestIdleNodeAsksNothing(t *testing.T) {
 
 // A node whose terms are not confirmed any more wants nothing, and gives the Lease up.
 func TestUnwantedLeaseIsGivenUp(t *testing.T) {
+	t.Parallel()
 	server := kubetest.Start(t)
 	a, _ := start(t, server, "a")
 	eventually(t, "a holds the Lease", a.byRole["scheduler"].want)
@@ -112,6 +115,7 @@ func TestUnwantedLeaseIsGivenUp(t *testing.T) {
 }
 
 func TestStolenLease(t *testing.T) {
+	t.Parallel()
 	server := kubetest.Start(t)
 	a, _ := start(t, server, "a")
 	eventually(t, "a holds the Lease", a.byRole["scheduler"].want)
@@ -129,6 +133,7 @@ func TestStolenLease(t *testing.T) {
 
 // An API server that does not answer changes nothing for a leader; nobody new gets the Lease.
 func TestServerDoesNotAnswer(t *testing.T) {
+	t.Parallel()
 	server := kubetest.Start(t)
 	a, _ := start(t, server, "a")
 	b, _ := start(t, server, "b")
@@ -165,9 +170,9 @@ func TestServerDoesNotAnswer(t *testing.T) {
 }
 
 func TestErrorNamesTheMissingRule(t *testing.T) {
+	t.Parallel()
 	server := kubetest.Start(t)
-	t.Setenv("KUBECONFIG", server.Kubeconfig)
-	client, err := NewClient(leaseLasts)
+	client, err := NewClient(server.KubeconfigOf(t, "a"), leaseLasts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,8 +184,7 @@ func TestErrorNamesTheMissingRule(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "get, create and update for leases of coordination.k8s.io") {
 		t.Errorf("got %v", err)
 	}
-	t.Setenv("KUBECONFIG", "")
-	if _, err := NewClient(leaseLasts); err == nil || !strings.Contains(err.Error(), "KUBECONFIG") {
+	if _, err := NewClient("", leaseLasts); err == nil || !strings.Contains(err.Error(), "KUBECONFIG") {
 		t.Errorf("without an API server: %v", err)
 	}
 }

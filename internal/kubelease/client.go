@@ -24,10 +24,13 @@ type Client struct {
 	rest      rest.Interface
 }
 
-// NewClient returns a client for the API server and the namespace of the kubeconfig that
-// KUBECONFIG names, or else of the pod. It sends nothing. timeout bounds each request.
-func NewClient(timeout time.Duration) (*Client, error) {
-	rules := &clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(os.Getenv("KUBECONFIG"))}
+// Kubeconfig is the value of KUBECONFIG, which NewClient takes.
+func Kubeconfig() string { return os.Getenv("KUBECONFIG") }
+
+// NewClient returns a client for the API server and the namespace of the files that kubeconfig
+// lists, or of the pod if it is empty. It sends nothing. timeout bounds each request.
+func NewClient(kubeconfig string, timeout time.Duration) (*Client, error) {
+	rules := &clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(kubeconfig)}
 	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
 	config, err := loaded.ClientConfig()
 	if err != nil {

@@ -99,6 +99,7 @@ func manifestsOf(t *testing.T, file string) []string {
 
 // The API server accepts all objects of the manifests and of the chart.
 func TestAPIServerAcceptsAllObjects(t *testing.T) {
+	t.Parallel()
 	s := startAPIServer(t)
 	definitions, err := os.ReadFile(filepath.Join(os.Getenv(operatorEnv), "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml"))
 	if err != nil {
@@ -171,6 +172,7 @@ func (s *apiServer) steal(holder string, lasts, clock time.Duration) {
 
 // The nodes elect by Leases of the real API server, through its faults.
 func TestAPIServerElects(t *testing.T) {
+	t.Parallel()
 	k, s := newRealCluster(t)
 	a := k.startNode("a")
 	eventually(t, "the node says which rule is missing", func() bool {
@@ -185,7 +187,7 @@ func TestAPIServerElects(t *testing.T) {
 
 	k.nodes[id].Kill()
 	delete(k.nodes, id)
-	id, term = k.leader(term)
+	_, term = k.leader(term)
 	k.awaitRoles("")
 
 	ended := k.number(termsEndedSQL)

@@ -103,14 +103,14 @@ func TestLeaderWithoutItsLeaseHandsOver(t *testing.T) {
 	t.Parallel()
 	k := newKubernetesCluster(t)
 	k.startAll("a", "b")
-	id, term := k.leader(0)
+	_, term := k.leader(0)
 	k.awaitTicks(term)
 
 	k.api.Steal(schedulerLease, thief, 2*time.Second)
 	eventually(t, "the leader hands over", func() bool {
 		return k.number(`SELECT count(*) FROM forge_leader_history WHERE role = 'scheduler' AND term = $1 AND end_reason = 'stepped_down'`, term) == 1
 	})
-	id, term = k.leader(term)
+	id, term := k.leader(term)
 	k.awaitTicks(term)
 
 	k.api.Cut(id)

@@ -46,7 +46,7 @@ func StartKubernetes(ctx context.Context, dir, apiServer string) (*Kubernetes, e
 	}
 	var free [3]string
 	for i := range free {
-		if free[i], err = freeAddress(); err != nil {
+		if free[i], err = freeAddress(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -176,8 +176,9 @@ func writeKey(path string) error {
 }
 
 // freeAddress returns an address of this machine on which nobody listens.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func freeAddress(ctx context.Context) (string, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}

@@ -27,9 +27,6 @@ const path = "/apis/coordination.k8s.io/v1/namespaces/" + Namespace + "/leases"
 // Server answers requests about Leases as the real one does: a write with an old resource version
 // is a conflict.
 type Server struct {
-	// Kubeconfig is the path of a file for KUBECONFIG.
-	Kubeconfig string
-
 	url string
 
 	mu     sync.Mutex
@@ -42,20 +39,19 @@ type Server struct {
 }
 
 // Start starts a server that ends with the test.
-func Start(t testing.TB) *Server {
-	t.Helper()
+func Start(tb testing.TB) *Server {
+	tb.Helper()
 	s := &Server{leases: map[string]*coordination.Lease{}}
 	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
+	tb.Cleanup(server.Close)
 	s.url = server.URL
-	s.Kubeconfig = s.KubeconfigOf(t, "any")
 	return s
 }
 
 // KubeconfigOf writes a kubeconfig of a client, which Cut can name.
-func (s *Server) KubeconfigOf(t testing.TB, client string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "kubeconfig")
+func (s *Server) KubeconfigOf(tb testing.TB, client string) string {
+	tb.Helper()
+	file := filepath.Join(tb.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Config
 clusters: [{name: test, cluster: {server: %q}}]
@@ -63,7 +59,7 @@ contexts: [{name: test, context: {cluster: test, namespace: %s}}]
 current-context: test
 `, s.url+"/"+client, Namespace)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return file
 }
