@@ -235,15 +235,11 @@ func (c *candidate) learn(holder string, sent time.Time) {
 // from an API server that does not answer, and if it answers others they see the Lease end. When it
 // answers again, the holder gets a whole lease to renew.
 func (c *candidate) failed(ctx context.Context, verb string, err error) {
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		c.look() // somebody else was first
-		return
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || errors.Is(ctx.Err(), context.Canceled) {
+		return // somebody else was first, or the process ends
 	}
 	c.seenAt = time.Time{}
 	trouble := err.Error()
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return // the process ends
-	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		trouble = "no answer" // the text has the address of the request
 	}
