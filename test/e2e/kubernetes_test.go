@@ -2,7 +2,10 @@ package e2e
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -150,4 +153,39 @@ func TestLeasesAreRefused(t *testing.T) {
 	if code == 0 || !strings.Contains(errs, "KUBECONFIG") {
 		t.Errorf("a node without an API server ends with %d and says %s", code, errs)
 	}
+}
+
+// A program that is no node, such as a sidecar, needs the Lease of its role too, and gives it up.
+func TestSidecarNeedsItsLease(t *testing.T) {
+	t.Parallel()
+	k := newKubernetesCluster(t)
+	if _, errs, code := k.forge("migrate", "up"); code != 0 {
+		t.Fatal(errs)
+	}
+	const nightlyLease = "forge-nightly-leader"
+	dir := t.TempDir()
+	start := func(id string) *process {
+		return launch(t, []string{"FORGE_DATABASE_URL=" + k.url, k.env(id)}, "sidecar", "--config", k.config,
+			"--role", "nightly", "--node-id", id, "--file", filepath.Join(dir, id))
+	}
+	leads := func(id string) {
+		t.Helper()
+		eventually(t, "the files and the Lease name "+id, func() bool {
+			line, err := os.ReadFile(filepath.Join(dir, id))
+			return err == nil && string(line) == id+"\n" && k.holder(nightlyLease) == id
+		})
+	}
+	k.api.Steal(nightlyLease, thief, 2*time.Second)
+	stolen := time.Now()
+	a := start("a")
+	leads("a")
+	if took := time.Since(stolen); took < 2*time.Second {
+		t.Errorf("a leads after %v, while somebody else held the Lease", took)
+	}
+	start("b")
+	if err := a.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-a.done
+	leads("b")
 }
