@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -73,10 +74,13 @@ func newBench(ctx context.Context, o options, progress io.Writer) (*bench, error
 		return nil, err
 	}
 	b.result = rig.Result{Bench: "limits", Ratios: map[string]float64{}, Values: map[string]float64{}, Settings: map[string]any{
-		"machine": rig.Machine(), "nodes": nodes, "trials": o.trials, "jobs": o.jobs, "keys": o.keys, "limit_per_key": keyLimit, "slots": o.slots,
+		"nodes": nodes, "trials": o.trials, "jobs": o.jobs, "keys": o.keys, "limit_per_key": keyLimit, "slots": o.slots,
 		"backlog": o.backlog, "singles": o.singles, "service": o.service.String(), "load_average": loadAverage(),
 		"waiting": o.waiting, "waiting_keys": o.waitingKeys, "waiting_service": o.waitingService.String(), "waiting_workers": o.waitingWorkers,
 	}}
+	if err := b.rig.Describe(ctx, b.result.Settings); err != nil {
+		return nil, errors.Join(err, b.rig.Close())
+	}
 	return b, nil
 }
 
