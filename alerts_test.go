@@ -16,7 +16,7 @@ import (
 )
 
 // A program that imports forge compiles neither Prometheus' engine nor Alertmanager unless
-// it imports package alerting, and no exporter of spans.
+// it imports package alerting, no exporter of spans, and no client of Kubernetes.
 func TestPackageCompilesNoAlertEngine(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
@@ -26,7 +26,7 @@ func TestPackageCompilesNoAlertEngine(t *testing.T) {
 	for dep := range strings.Lines(string(out)) {
 		for _, costly := range []string{
 			"github.com/prometheus/prometheus/", "github.com/prometheus/alertmanager/",
-			"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters/", "google.golang.org/grpc",
+			"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters/", "google.golang.org/grpc", "k8s.io/",
 		} {
 			if strings.HasPrefix(dep, costly) {
 				t.Errorf("package forge compiles %s", dep)
@@ -39,6 +39,18 @@ const (
 	validAlert = "[[alerts]]\nname = \"a\"\ncondition = \"vector(1) > 0\"\n"
 	aReceiver  = "[notify.hook]\ntype = \"webhook\"\nurl = \"http://h/\"\n"
 )
+
+// A node that is to elect by Leases of Kubernetes and cannot is refused, with the call that it lacks.
+func TestNewNeedsAClientOfKubernetes(t *testing.T) {
+	t.Parallel()
+	node, err := New(parsed(t, noDatabase+"[cluster.leader_election]\nstrategy = \"kubernetes\"\n"))
+	if err == nil {
+		node.Close()
+	}
+	if !errors.Is(err, errNoKubernetes) {
+		t.Errorf("got %v", err)
+	}
+}
 
 // A node that may have to evaluate alerts or notify receivers and cannot is refused, with
 // the import and the call that it lacks.

@@ -11,7 +11,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/compactor"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronexpr"
-	"github.com/forge-scheduler/forge/internal/kubelease"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -255,22 +254,6 @@ func (n *Node) openSession(ctx context.Context) (roles.Session, error) {
 		return session, err
 	}
 	return n.leases.Session(session, leaderstore.New(n.pool)), nil
-}
-
-// newLeases returns nil unless Lease objects of Kubernetes elect.
-func (n *Node) newLeases() (*kubelease.Candidates, error) {
-	if !n.electionConfig().ByKubernetes() {
-		return nil, nil
-	}
-	return kubelease.FromConfig(n.cfg, n.roleNames(), n.logger)
-}
-
-func (n *Node) runLeases(ctx context.Context) error {
-	if n.leases != nil {
-		return n.leases.Run(ctx)
-	}
-	<-ctx.Done()
-	return nil
 }
 
 func (n *Node) electionConfig() config.LeaderElection { return n.cfg.Cluster.LeaderElection }

@@ -47,6 +47,7 @@ func failures(t *testing.T) map[string]func() (*Node, error) {
 		"role metadata": edited(unedited, WithRole("own", nil, RoleMetadata(make(chan int)))),
 		"lock ids":      edited(unedited, WithRole("one", nil, RoleLockID(7)), WithRole("two", nil, RoleLockID(7))),
 		"assignment":    edited(func(cfg *Config) { cfg.Scheduler.Assignment = "nobody" }),
+		"leases":        edited(func(cfg *Config) { cfg.Cluster.LeaderElection.Strategy = "kubernetes" }),
 		"receivers":     edited(unedited, WithAlerts(brokenEngine{})),
 	}
 }

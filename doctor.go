@@ -25,6 +25,9 @@ func (n *Node) diagnose(ctx context.Context) ([]cluster.Finding, error) {
 		report = read
 	}
 	facts := doctor.Gather(ctx, n.current.Load(), report.Warnings())
+	if n.leases != nil {
+		facts.Leases = n.leases.Objects(ctx)
+	}
 	n.addRiverKinds(facts)
 	found := doctor.Examine(facts)
 	if len(invalid) > 0 {

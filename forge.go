@@ -68,10 +68,11 @@ type options struct {
 	middleware []rivertype.Middleware
 	tracing    trace.TracerProvider // nil without WithTracing
 
-	roles     []customRole
-	callbacks Callbacks
-	alerts    AlertEngine // nil without WithAlerts
-	oidc      OIDC        // nil without WithOIDC
+	roles      []customRole
+	callbacks  Callbacks
+	alerts     AlertEngine // nil without WithAlerts
+	oidc       OIDC        // nil without WithOIDC
+	kubernetes Kubernetes  // nil without WithKubernetes
 }
 
 // AddWorker adds a worker as river.AddWorker does. forge's own executor runs its jobs, at

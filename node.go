@@ -16,7 +16,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/doctor"
 	"github.com/forge-scheduler/forge/internal/engine"
-	"github.com/forge-scheduler/forge/internal/kubelease"
 	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
@@ -51,8 +50,8 @@ type Node struct {
 	notifier      *postgres.Notifier
 	runner        *jobs.Runner
 	elections     *roles.Elections
-	leases        *kubelease.Candidates // nil unless Lease objects of Kubernetes elect
-	deputy        *roles.Deputy         // nil without candidacies, and with the lease strategy
+	leases        roles.Leases  // nil unless Lease objects of Kubernetes elect
+	deputy        *roles.Deputy // nil without candidacies, and with the lease strategy
 	broadcaster   *broadcaster
 	callbackLoop  *callbackLoop
 	healthWatcher *healthWatcher
@@ -167,7 +166,7 @@ func (n *Node) createRoles() error {
 	if err != nil {
 		return err
 	}
-	if n.leases, err = n.newLeases(); err != nil {
+	if err := n.createLeases(); err != nil {
 		return err
 	}
 	n.elections = roles.NewElections(roles.Options{

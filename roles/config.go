@@ -126,3 +126,26 @@ func asSession[S Session](session S, err error) (Session, error) {
 	}
 	return session, nil
 }
+
+// Leases are the Lease objects of Kubernetes that a node needs to lead.
+type Leases interface {
+	// Run competes for the Leases until ctx ends, and then gives up those that are held. It
+	// returns no error.
+	Run(ctx context.Context) error
+	// Session returns a session that tries only the locks of roles whose Lease the node holds.
+	// The store is that of the session's database.
+	Session(session Session, store *leaderstore.Store) Session
+	// Objects reads the Leases.
+	Objects(ctx context.Context) []LeaseObject
+}
+
+// LeaseObject is a role's Lease.
+type LeaseObject struct {
+	Role string
+	// Name is NAMESPACE/NAME.
+	Name string
+	// Holder is the node that the Lease names; may be empty.
+	Holder string
+	// Err says why the Lease cannot be read.
+	Err error
+}

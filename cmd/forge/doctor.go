@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/doctor"
+	"github.com/forge-scheduler/forge/kubernetes"
+	"github.com/forge-scheduler/forge/roles"
 )
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -34,6 +38,7 @@ func (a *app) doctorCommand() *cobra.Command {
 				return a.probeEngine(cmd.Context(), cfg)
 			}
 			facts := doctor.Gather(cmd.Context(), cfg, report.Warnings())
+			facts.Leases = leaseObjects(cmd.Context(), cfg)
 			findings := doctor.Examine(facts)
 			if err := a.showFindings(findings); err != nil {
 				return err
@@ -76,4 +81,20 @@ func verdict(facts doctor.Facts, findings []doctor.Finding) error {
 	default:
 		return fmt.Errorf("%d of %d checks failed", failed, len(findings))
 	}
+}
+
+// leaseObjects reads the Lease objects of the built-in roles, if Kubernetes elects.
+func leaseObjects(ctx context.Context, cfg *config.Config) []roles.LeaseObject {
+	if !cfg.Cluster.LeaderElection.ByKubernetes() {
+		return nil
+	}
+	var names []string
+	for _, role := range roles.All() {
+		names = append(names, string(role))
+	}
+	leases, err := kubernetes.New().NewLeases(cfg, names, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return []roles.LeaseObject{{Err: err}}
+	}
+	return leases.Objects(ctx)
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/config"
-	"github.com/forge-scheduler/forge/internal/kubelease"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/redact"
 	"github.com/forge-scheduler/forge/internal/singleton"
+	"github.com/forge-scheduler/forge/kubernetes"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/migrations"
 	"github.com/forge-scheduler/forge/roles"
@@ -125,7 +125,7 @@ func electByLeases(ctx context.Context, cfg *config.Config, store *leaderstore.S
 	if !cfg.Cluster.LeaderElection.ByKubernetes() {
 		return func() {}, nil
 	}
-	leases, err := kubelease.FromConfig(cfg, []string{opts.Role}, opts.Logger)
+	leases, err := kubernetes.New().NewLeases(cfg, []string{opts.Role}, opts.Logger)
 	if err != nil {
 		return nil, err
 	}

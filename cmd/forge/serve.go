@@ -20,6 +20,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/kubernetes"
 	"github.com/forge-scheduler/forge/oidc"
 )
 
@@ -106,7 +107,7 @@ func (a *app) warnNothingShared(ctx context.Context, cfg *forge.Config, logger *
 
 // runNode runs a node that reads its file again after an edit or a SIGHUP.
 func (a *app) runNode(ctx context.Context, cfg *forge.Config, flags serveFlags, logger *slog.Logger, hangups <-chan os.Signal, opts ...forge.Option) error {
-	opts = append(opts, forge.WithLogger(logger), forge.WithVersion(thisBuild().Version), forge.WithAlerts(alerting.New()), forge.WithOIDC(oidc.New()))
+	opts = append(opts, forge.WithLogger(logger), forge.WithVersion(thisBuild().Version), forge.WithAlerts(alerting.New()), forge.WithOIDC(oidc.New()), forge.WithKubernetes(kubernetes.New()))
 	if flags.apply {
 		opts = append(opts, forge.WithApply())
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
+	"github.com/forge-scheduler/forge/roles"
 )
 
 // Facts are the input of the checks.
@@ -25,8 +26,8 @@ type Facts struct {
 	Server  *Server
 	Schema  *Schema
 	Cluster *Cluster
-	// Leases are the Lease objects of the built-in roles, if Kubernetes elects.
-	Leases []LeaseObject
+	// Leases are the roles' Lease objects, if Kubernetes elects. Gather does not read them.
+	Leases []roles.LeaseObject
 	// Writes is the error of a node's write to the server, if one was tried.
 	Writes error
 	// Err is the reason why the server, the schema or the cluster could not be read.
@@ -48,17 +49,6 @@ func (f Facts) hasLocks() bool { return f.Cluster != nil }
 func (f Facts) hasTables() bool { return f.Cluster != nil && f.Schema != nil && f.Schema.readable() }
 
 func (f Facts) hasLeases() bool { return len(f.Leases) > 0 && f.hasTables() }
-
-// LeaseObject is a role's Lease in Kubernetes.
-type LeaseObject struct {
-	Role string
-	// Name is NAMESPACE/NAME.
-	Name string
-	// Holder is the node that the Lease names; may be empty.
-	Holder string
-	// Err says why the Lease cannot be read.
-	Err error
-}
 
 // Link describes one connection to the database, as found.
 type Link struct {

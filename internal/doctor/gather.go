@@ -15,7 +15,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/hazards"
-	"github.com/forge-scheduler/forge/internal/kubelease"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/leaderstore"
@@ -52,7 +51,7 @@ SELECT coalesce((SELECT pg_get_userbyid(relowner) FROM pg_class
                  WHERE relnamespace = to_regnamespace($1) AND relname = 'forge_leaders'), true)`
 )
 
-// Gather collects all facts. A fact that cannot be read stays empty, with the reason in
+// Gather collects all facts but those of Kubernetes. A fact that cannot be read stays empty, with the reason in
 // Facts.Err or Link.Err.
 func Gather(ctx context.Context, cfg *config.Config, warnings []config.Problem) Facts {
 	f := Facts{Config: cfg, Warnings: warnings}
@@ -64,29 +63,10 @@ func Gather(ctx context.Context, cfg *config.Config, warnings []config.Problem) 
 	if f.Election.Err == nil && !f.Election.Shared {
 		f.Election.IdleEnded = probeIdle(ctx, cfg.Database.LeaderURL)
 	}
-	if cfg.Cluster.LeaderElection.ByKubernetes() {
-		f.Leases = readLeases(ctx, cfg)
-	}
 	if url, readOnly, found := f.direct(); found {
 		f.Err = f.read(ctx, url, readOnly)
 	}
 	return f
-}
-
-// readLeases reads the Lease objects of the built-in roles.
-func readLeases(ctx context.Context, cfg *config.Config) []LeaseObject {
-	client, err := kubelease.NewClient(kubelease.Kubeconfig(), cfg.Cluster.LeaderElection.LeaseDuration.Std())
-	if err != nil {
-		return []LeaseObject{{Err: err}}
-	}
-	var leases []LeaseObject
-	for _, role := range roles.All() {
-		name := kubelease.LeaseName(cfg.Cluster.Name, string(role))
-		lease := LeaseObject{Role: string(role), Name: client.Namespace + "/" + name}
-		lease.Holder, lease.Err = client.Holder(ctx, name)
-		leases = append(leases, lease)
-	}
-	return leases
 }
 
 // read reads the server, the schema and the cluster, as far as each exists.

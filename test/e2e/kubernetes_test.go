@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/kubelease/kubetest"
+	"github.com/forge-scheduler/forge/internal/kubetest"
 )
 
 const (

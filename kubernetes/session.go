@@ -1,4 +1,4 @@
-package kubelease
+package kubernetes
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 // Session returns a session that tries only the locks of roles whose Lease the node holds. A
 // leader whose Lease somebody else has taken hands the role over. The store is that of the
 // session's database.
-func (c *Candidates) Session(session roles.Session, store *leaderstore.Store) roles.Session {
+func (c *candidates) Session(session roles.Session, store *leaderstore.Store) roles.Session {
 	return &leaseSession{Session: session, leases: c, store: store, heirs: map[string]string{}, claimAt: map[string]time.Time{}}
 }
 
@@ -20,7 +20,7 @@ func (c *Candidates) Session(session roles.Session, store *leaderstore.Store) ro
 type leaseSession struct {
 	roles.Session
 
-	leases  *Candidates
+	leases  *candidates
 	store   *leaderstore.Store
 	heirs   map[string]string    // by role: the node that is to lead next
 	claimAt map[string]time.Time // by role whose Lease is held without the role
@@ -52,11 +52,11 @@ func (s *leaseSession) claim(ctx context.Context, held []leaderstore.Lock, won [
 		at, known := before[lock.Role]
 		if known && !now.Before(at) {
 			err := s.request(ctx, lock.Role)
-			s.leases.opts.Logger.InfoContext(ctx, "this node holds the role's Lease, asking the leader to hand over", "role", lock.Role, "error", err)
+			s.leases.opts.logger.InfoContext(ctx, "this node holds the role's Lease, asking the leader to hand over", "role", lock.Role, "error", err)
 			known = false
 		}
 		if !known {
-			at = now.Add(s.leases.opts.Duration)
+			at = now.Add(s.leases.opts.duration)
 		}
 		s.claimAt[lock.Role] = at
 	}
@@ -71,7 +71,7 @@ func (s *leaseSession) request(ctx context.Context, role string) error {
 	if i < 0 {
 		return nil // the next try wins it
 	}
-	return s.store.Request(ctx, role, leaders[i].Term, s.leases.opts.Identity)
+	return s.store.Request(ctx, role, leaders[i].Term, s.leases.opts.identity)
 }
 
 func (s *leaseSession) Unlock(ctx context.Context, lock leaderstore.Lock) error {

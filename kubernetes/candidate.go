@@ -1,4 +1,4 @@
-package kubelease
+package kubernetes
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 // candidate competes for one Lease on a goroutine of its own, so that a slow API server delays
 // nothing else. The goroutine alone sends requests.
 type candidate struct {
-	client   *Client
+	client   *client
 	name     string
-	opts     *Options
+	opts     *options
 	onChange func()
 	logger   *slog.Logger
 	wake     chan struct{} // has room for one
@@ -37,7 +37,7 @@ type candidate struct {
 	trouble string    // the error that was logged last
 }
 
-// want makes the candidate compete for the Lease, or keep it, for one more Duration. It reports
+// want makes the candidate compete for the Lease, or keep it, for one more lease. It reports
 // whether the Lease is held.
 func (c *candidate) want() (held bool) {
 	c.mu.Lock()
@@ -46,7 +46,7 @@ func (c *candidate) want() (held bool) {
 	if !now.Before(c.wantedUntil) {
 		c.look()
 	}
-	c.wantedUntil, c.heir = now.Add(c.opts.Duration), ""
+	c.wantedUntil, c.heir = now.Add(c.opts.duration), ""
 	return now.Before(c.heldUntil)
 }
 
@@ -70,7 +70,7 @@ func (c *candidate) look() {
 func (c *candidate) isNamed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.askedUntil = time.Now().Add(c.opts.Duration)
+	c.askedUntil = time.Now().Add(c.opts.duration)
 	return c.named
 }
 
@@ -91,7 +91,7 @@ func (c *candidate) takenBy() string {
 
 // run competes until ctx ends, and then gives the Lease up.
 func (c *candidate) run(ctx context.Context) {
-	ticker := time.NewTicker(c.opts.Interval)
+	ticker := time.NewTicker(c.opts.interval)
 	defer ticker.Stop()
 	for {
 		c.step(ctx)
@@ -111,7 +111,7 @@ func (c *candidate) step(ctx context.Context) {
 	if c.idle() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.opts.Duration)
+	ctx, cancel := context.WithTimeout(ctx, c.opts.duration)
 	defer cancel()
 	sent := time.Now()
 	lease, err := c.client.get(ctx, c.name)
@@ -128,9 +128,9 @@ func (c *candidate) step(ctx context.Context) {
 	c.mu.Unlock()
 	holder := holderOf(lease)
 	switch {
-	case wanted && (holder == c.opts.Identity || c.free(lease)):
-		c.put(ctx, lease, c.opts.Identity, sent)
-	case !wanted && holder == c.opts.Identity && c.seen == c.own: // one that was given to this node may be wanted yet
+	case wanted && (holder == c.opts.identity || c.free(lease)):
+		c.put(ctx, lease, c.opts.identity, sent)
+	case !wanted && holder == c.opts.identity && c.seen == c.own: // one that was given to this node may be wanted yet
 		c.put(ctx, lease, heir, sent)
 	case c.free(lease):
 		c.learn("", sent)
@@ -169,7 +169,7 @@ func (c *candidate) free(lease *coordination.Lease) bool {
 	if holderOf(lease) == "" {
 		return true
 	}
-	lasts := c.opts.Duration
+	lasts := c.opts.duration
 	if seconds := lease.Spec.LeaseDurationSeconds; seconds != nil {
 		lasts = time.Duration(*seconds) * time.Second
 	}
@@ -179,7 +179,7 @@ func (c *candidate) free(lease *coordination.Lease) bool {
 // put writes the Lease with a holder.
 func (c *candidate) put(ctx context.Context, lease *coordination.Lease, holder string, sent time.Time) {
 	now, transitions := metav1.NowMicro(), int32(0)
-	seconds := int32((c.opts.Duration + time.Second - 1) / time.Second) //nolint:gosec // at most a day
+	seconds := int32((c.opts.duration + time.Second - 1) / time.Second) //nolint:gosec // at most a day
 	if lease.Spec.LeaseTransitions != nil {
 		transitions = *lease.Spec.LeaseTransitions
 	}
@@ -206,7 +206,7 @@ func (c *candidate) learn(holder string, sent time.Time) {
 		c.trouble = ""
 		c.logger.Info("the API server answers again")
 	}
-	self := holder == c.opts.Identity
+	self := holder == c.opts.identity
 	if self {
 		holder = ""
 	}
@@ -217,7 +217,7 @@ func (c *candidate) learn(holder string, sent time.Time) {
 	c.heldUntil, c.other = time.Time{}, holder
 	named := c.named
 	if self {
-		c.heldUntil = sent.Add(c.opts.Duration)
+		c.heldUntil = sent.Add(c.opts.duration)
 	}
 	c.mu.Unlock()
 	switch {
@@ -245,6 +245,6 @@ func (c *candidate) failed(ctx context.Context, verb string, err error) {
 	}
 	if trouble != c.trouble {
 		c.trouble = trouble
-		c.logger.WarnContext(ctx, "cannot elect by the Lease, will retry; a leader goes on", "error", explain(verb, c.client.Namespace, c.name, err))
+		c.logger.WarnContext(ctx, "cannot elect by the Lease, will retry; a leader goes on", "error", explain(verb, c.client.namespace, c.name, err))
 	}
 }

@@ -1,9 +1,8 @@
-package kubelease
+package kubernetes
 
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -17,19 +16,16 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Client reads and writes Leases of one namespace. It is client-go's REST client with these
+// client reads and writes Leases of one namespace. It is client-go's REST client with these
 // objects alone: the generated client of all objects would make the program half as large again.
-type Client struct {
-	Namespace string
+type client struct {
+	namespace string
 	rest      rest.Interface
 }
 
-// Kubeconfig is the value of KUBECONFIG, which NewClient takes.
-func Kubeconfig() string { return os.Getenv("KUBECONFIG") }
-
-// NewClient returns a client for the API server and the namespace of the files that kubeconfig
+// newClient returns a client for the API server and the namespace of the files that kubeconfig
 // lists, or of the pod if it is empty. It sends nothing. timeout bounds each request.
-func NewClient(kubeconfig string, timeout time.Duration) (*Client, error) {
+func newClient(kubeconfig string, timeout time.Duration) (*client, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(kubeconfig)}
 	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
 	config, err := loaded.ClientConfig()
@@ -49,41 +45,41 @@ func NewClient(kubeconfig string, timeout time.Duration) (*Client, error) {
 	config.APIPath, config.GroupVersion = "/apis", &coordination.SchemeGroupVersion
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.UserAgent = "forge"
-	client, err := rest.RESTClientFor(config)
+	requests, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Kubernetes' API server: %w", err)
 	}
-	return &Client{namespace, client}, nil
+	return &client{namespace, requests}, nil
 }
 
-// LeaseName is the name of a role's Lease. The names of roles may have underlines, also at the end.
-func LeaseName(cluster, role string) string {
+// leaseName is the name of a role's Lease. The names of roles may have underlines, also at the end.
+func leaseName(cluster, role string) string {
 	return cluster + "-" + strings.ReplaceAll(role, "_", "-") + "-leader"
 }
 
-// Holder returns the identity in a Lease; empty if there is no such Lease or if it is free.
-func (c *Client) Holder(ctx context.Context, name string) (string, error) {
+// holder returns the identity in a Lease; empty if there is no such Lease or if it is free.
+func (c *client) holder(ctx context.Context, name string) (string, error) {
 	lease, err := c.get(ctx, name)
 	if apierrors.IsNotFound(err) {
 		return "", nil
 	}
-	return holderOf(lease), explain("read", c.Namespace, name, err)
+	return holderOf(lease), explain("read", c.namespace, name, err)
 }
 
-func (c *Client) get(ctx context.Context, name string) (*coordination.Lease, error) {
+func (c *client) get(ctx context.Context, name string) (*coordination.Lease, error) {
 	var lease coordination.Lease
-	err := c.rest.Get().Namespace(c.Namespace).Resource("leases").Name(name).Do(ctx).Into(&lease)
+	err := c.rest.Get().Namespace(c.namespace).Resource("leases").Name(name).Do(ctx).Into(&lease)
 	return &lease, err
 }
 
 // write creates a Lease that has no resource version, and reads it as it was stored. It returns an
 // error if somebody else has written it since it was read.
-func (c *Client) write(ctx context.Context, lease *coordination.Lease) error {
+func (c *client) write(ctx context.Context, lease *coordination.Lease) error {
 	request := c.rest.Put().Name(lease.Name)
 	if lease.ResourceVersion == "" {
 		request = c.rest.Post()
 	}
-	return request.Namespace(c.Namespace).Resource("leases").Body(lease).Do(ctx).Into(lease)
+	return request.Namespace(c.namespace).Resource("leases").Body(lease).Do(ctx).Into(lease)
 }
 
 // explain names the rule that is missing.

@@ -1,4 +1,4 @@
-package kubelease
+package kubernetes
 
 import (
 	"context"
@@ -8,24 +8,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forge-scheduler/forge/internal/kubelease/kubetest"
+	"github.com/forge-scheduler/forge/internal/kubetest"
 )
 
 const (
-	leaseLasts = time.Second
-	longest    = 20 * time.Second // that a test waits
-	leaseName  = "forge-scheduler-leader"
+	leaseLasts     = time.Second
+	longest        = 20 * time.Second // that a test waits
+	schedulerLease = "forge-scheduler-leader"
 )
 
 // start runs the Candidates of a node.
-func start(t *testing.T, server *kubetest.Server, node string) (c *Candidates, stop func()) {
+func start(t *testing.T, server *kubetest.Server, node string) (c *candidates, stop func()) {
 	t.Helper()
-	client, err := NewClient(server.KubeconfigOf(t, node), leaseLasts)
+	client, err := newClient(server.KubeconfigOf(t, node), leaseLasts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = New(client, []string{"scheduler"}, Options{
-		Cluster: "forge", Identity: node, Duration: leaseLasts, Interval: leaseLasts / 10, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	c = newCandidates(client, []string{"scheduler"}, options{
+		cluster: "forge", identity: node, duration: leaseLasts, interval: leaseLasts / 10, logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -52,7 +52,7 @@ func TestOneNodeHoldsALease(t *testing.T) {
 	server := kubetest.Start(t)
 	a, stopA := start(t, server, "a")
 	b, _ := start(t, server, "b")
-	of := func(c *Candidates) *candidate { return c.byRole["scheduler"] }
+	of := func(c *candidates) *candidate { return c.byRole["scheduler"] }
 	eventually(t, "a holds the Lease", of(a).want)
 	for range 2 * int(leaseLasts/(leaseLasts/10)) {
 		if of(a).want(); of(b).want() {
@@ -64,7 +64,7 @@ func TestOneNodeHoldsALease(t *testing.T) {
 		t.Errorf("b sees that %q holds the Lease, want a", other)
 	}
 	stopA()
-	if holder := server.Holder(leaseName); holder == "a" {
+	if holder := server.Holder(schedulerLease); holder == "a" {
 		t.Error("a has ended and keeps the Lease")
 	}
 	eventually(t, "b holds the Lease", of(b).want)
@@ -108,7 +108,7 @@ func TestUnwantedLeaseIsGivenUp(t *testing.T) {
 	server := kubetest.Start(t)
 	a, _ := start(t, server, "a")
 	eventually(t, "a holds the Lease", a.byRole["scheduler"].want)
-	eventually(t, "nobody holds the Lease", func() bool { return server.Holder(leaseName) == "" })
+	eventually(t, "nobody holds the Lease", func() bool { return server.Holder(schedulerLease) == "" })
 	if a.byRole["scheduler"].isNamed() {
 		t.Error("a believes to hold the Lease")
 	}
@@ -119,7 +119,7 @@ func TestStolenLease(t *testing.T) {
 	server := kubetest.Start(t)
 	a, _ := start(t, server, "a")
 	eventually(t, "a holds the Lease", a.byRole["scheduler"].want)
-	server.Steal(leaseName, "somebody", 2*time.Second)
+	server.Steal(schedulerLease, "somebody", 2*time.Second)
 	stolen := time.Now()
 	eventually(t, "a sees that the Lease was taken", func() bool {
 		a.byRole["scheduler"].want()
@@ -172,19 +172,19 @@ func TestServerDoesNotAnswer(t *testing.T) {
 func TestErrorNamesTheMissingRule(t *testing.T) {
 	t.Parallel()
 	server := kubetest.Start(t)
-	client, err := NewClient(server.KubeconfigOf(t, "a"), leaseLasts)
+	client, err := newClient(server.KubeconfigOf(t, "a"), leaseLasts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if holder, err := client.Holder(t.Context(), leaseName); holder != "" || err != nil {
+	if holder, err := client.holder(t.Context(), schedulerLease); holder != "" || err != nil {
 		t.Errorf("a Lease that is not there: %q, %v", holder, err)
 	}
 	server.Refuse(http.StatusForbidden)
-	_, err = client.Holder(t.Context(), leaseName)
+	_, err = client.holder(t.Context(), schedulerLease)
 	if err == nil || !strings.Contains(err.Error(), "get, create and update for leases of coordination.k8s.io") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := NewClient("", leaseLasts); err == nil || !strings.Contains(err.Error(), "KUBECONFIG") {
+	if _, err := newClient("", leaseLasts); err == nil || !strings.Contains(err.Error(), "KUBECONFIG") {
 		t.Errorf("without an API server: %v", err)
 	}
 }
