@@ -190,7 +190,7 @@ func TestAPIServerElects(t *testing.T) {
 	_, term = k.leader(term)
 	k.awaitRoles("")
 
-	ended := k.number(termsEndedSQL)
+	before := k.number(handOversSQL)
 	if err := s.API.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -206,8 +206,8 @@ func TestAPIServerElects(t *testing.T) {
 	}
 	eventually(t, "the API server answers again", func() bool { return s.holder(schedulerLease) != "" })
 	time.Sleep(2 * steadyLease)
-	if after := k.number(termsEndedSQL); after != ended {
-		t.Errorf("%d terms ended while the API server did not answer", after-ended)
+	if after := k.number(handOversSQL); after != before {
+		t.Errorf("%d roles were handed over because the API server did not answer", after-before)
 	}
 
 	for _, clock := range []time.Duration{-time.Hour, time.Hour} {
@@ -218,7 +218,7 @@ func TestAPIServerElects(t *testing.T) {
 		if took := time.Since(stolen); took < lasts {
 			t.Errorf("%s leads %v after the Lease was taken for %v", next, took, lasts)
 		}
-		if n := k.number(`SELECT count(*) FROM forge_leader_history WHERE role = 'scheduler' AND term = $1 AND end_reason = 'stepped_down'`, term); n != 1 {
+		if n := k.number(gaveUpSQL, term); n < 1 {
 			t.Error("the leader whose Lease was taken did not hand over")
 		}
 		term = after

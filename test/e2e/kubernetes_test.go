@@ -16,7 +16,9 @@ const (
 	electByKubernetes = "strategy = \"kubernetes\"\n"
 	schedulerLease    = "forge-scheduler-leader"
 	thief             = "somebody"
-	termsEndedSQL     = `SELECT count(*) FROM forge_leader_history WHERE ended_at IS NOT NULL`
+	// A slow machine may cost a leader its lease; here leaders are to give no role up.
+	handOversSQL = `SELECT count(*) FROM forge_leader_history WHERE end_reason IN ('resigned', 'stepped_down', 'transferred')`
+	gaveUpSQL    = `SELECT count(*) FROM forge_leader_history WHERE role = 'scheduler' AND term >= $1 AND end_reason = 'stepped_down'`
 )
 
 // kubernetesCluster is a cluster whose leaders need Lease objects.
@@ -77,7 +79,7 @@ func TestLeasesOfKubernetesElect(t *testing.T) {
 	k.awaitTicks(term)
 
 	k.awaitRoles("")
-	ended := k.number(termsEndedSQL)
+	before := k.number(handOversSQL)
 	for _, broken := range []func(){
 		func() { k.api.Refuse(http.StatusServiceUnavailable) },
 		func() { k.api.Refuse(0); k.api.Delay(time.Hour) },
@@ -87,8 +89,8 @@ func TestLeasesOfKubernetesElect(t *testing.T) {
 	}
 	k.api.Delay(0)
 	time.Sleep(steadyLease * 3 / 2) // others could take the Leases
-	if after := k.number(termsEndedSQL); after != ended {
-		t.Errorf("%d terms ended while the API server did not answer", after-ended)
+	if after := k.number(handOversSQL); after != before {
+		t.Errorf("%d roles were handed over because the API server did not answer", after-before)
 	}
 
 	k.stop(id)
@@ -110,9 +112,7 @@ func TestLeaderWithoutItsLeaseHandsOver(t *testing.T) {
 	k.awaitTicks(term)
 
 	k.api.Steal(schedulerLease, thief, 2*time.Second)
-	eventually(t, "the leader hands over", func() bool {
-		return k.number(`SELECT count(*) FROM forge_leader_history WHERE role = 'scheduler' AND term = $1 AND end_reason = 'stepped_down'`, term) == 1
-	})
+	eventually(t, "the leader hands over", func() bool { return k.number(gaveUpSQL, term) == 1 })
 	id, term := k.leader(term)
 	k.awaitTicks(term)
 
