@@ -25,7 +25,8 @@ type candidate struct {
 	mu          sync.Mutex
 	wantedUntil time.Time
 	askedUntil  time.Time // until then it may be asked whether the Lease names this node
-	heir        string    // who gets the Lease when it is given up; empty: anybody
+	giving      bool      // the Lease is to be given up first, whatever is wanted
+	heir        string    // who then gets it; empty: anybody
 	heldUntil   time.Time // the end of the last renewal, counted from when it was sent
 	other       string    // the holder, if it is another and its Lease lasts
 	named       bool      // the Lease names this node as its holder
@@ -38,15 +39,18 @@ type candidate struct {
 }
 
 // want makes the candidate compete for the Lease, or keep it, for one more lease. It reports
-// whether the Lease is held.
+// whether the Lease is held. It does nothing until a Lease has been given up.
 func (c *candidate) want() (held bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.giving {
+		return false
+	}
 	now := time.Now()
 	if !now.Before(c.wantedUntil) {
 		c.look()
 	}
-	c.wantedUntil, c.heir = now.Add(c.opts.duration), ""
+	c.wantedUntil = now.Add(c.opts.duration)
 	return now.Before(c.heldUntil)
 }
 
@@ -54,7 +58,7 @@ func (c *candidate) want() (held bool) {
 func (c *candidate) giveUp(heir string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.wantedUntil, c.heldUntil, c.heir = time.Time{}, time.Time{}, heir
+	c.wantedUntil, c.heldUntil, c.giving, c.heir = time.Time{}, time.Time{}, true, heir
 	c.look()
 }
 
@@ -71,7 +75,7 @@ func (c *candidate) isNamed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.askedUntil = time.Now().Add(c.opts.duration)
-	return c.named
+	return c.named && !c.giving
 }
 
 // idle reports whether there is no need to know the Lease: the node is no candidate for the role.
@@ -79,7 +83,7 @@ func (c *candidate) idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	return !now.Before(c.wantedUntil) && !now.Before(c.askedUntil) && !c.named
+	return !now.Before(c.wantedUntil) && !now.Before(c.askedUntil) && !c.named && !c.giving
 }
 
 // takenBy returns who else holds the Lease; empty if nobody does as far as is known.
@@ -124,18 +128,18 @@ func (c *candidate) step(ctx context.Context) {
 	}
 	c.observe(lease)
 	c.mu.Lock()
-	wanted, heir := sent.Before(c.wantedUntil), c.heir
+	wanted, giving, heir := sent.Before(c.wantedUntil), c.giving, c.heir
 	c.mu.Unlock()
 	holder := holderOf(lease)
 	switch {
 	case wanted && (holder == c.opts.identity || c.free(lease)):
-		c.put(ctx, lease, c.opts.identity, sent)
+		c.put(ctx, lease, c.opts.identity, sent, giving)
 	case !wanted && holder == c.opts.identity && c.seen == c.own: // one that was given to this node may be wanted yet
-		c.put(ctx, lease, heir, sent)
+		c.put(ctx, lease, heir, sent, giving)
 	case c.free(lease):
-		c.learn("", sent)
+		c.learn("", sent, giving)
 	default:
-		c.learn(holder, sent)
+		c.learn(holder, sent, giving)
 	}
 }
 
@@ -177,7 +181,7 @@ func (c *candidate) free(lease *coordination.Lease) bool {
 }
 
 // put writes the Lease with a holder.
-func (c *candidate) put(ctx context.Context, lease *coordination.Lease, holder string, sent time.Time) {
+func (c *candidate) put(ctx context.Context, lease *coordination.Lease, holder string, sent time.Time, giving bool) {
 	now, transitions := metav1.NowMicro(), int32(0)
 	seconds := int32((c.opts.duration + time.Second - 1) / time.Second) //nolint:gosec // at most a day
 	if lease.Spec.LeaseTransitions != nil {
@@ -197,11 +201,12 @@ func (c *candidate) put(ctx context.Context, lease *coordination.Lease, holder s
 	}
 	c.observe(lease)
 	c.own = c.seen
-	c.learn(holder, sent)
+	c.learn(holder, sent, giving)
 }
 
-// learn takes over who holds the Lease by an answer to a request.
-func (c *candidate) learn(holder string, sent time.Time) {
+// learn takes over who holds the Lease by an answer to a request. given says that the request was to
+// give it up.
+func (c *candidate) learn(holder string, sent time.Time, given bool) {
 	if c.trouble != "" {
 		c.trouble = ""
 		c.logger.Info("the API server answers again")
@@ -212,7 +217,7 @@ func (c *candidate) learn(holder string, sent time.Time) {
 	}
 	c.mu.Lock()
 	heldBefore, otherBefore, namedBefore := sent.Before(c.heldUntil), c.other, c.named
-	c.named = self
+	c.named, c.giving = self, c.giving && !given
 	self = self && c.seen == c.own && sent.Before(c.wantedUntil) // it may have been given up meanwhile
 	c.heldUntil, c.other = time.Time{}, holder
 	named := c.named

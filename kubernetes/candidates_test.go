@@ -78,6 +78,9 @@ func TestLeaseGoesToTheHeir(t *testing.T) {
 	c, _ := start(t, server, "c")
 	eventually(t, "a holds the Lease", a.byRole["scheduler"].want)
 	a.byRole["scheduler"].giveUp("b")
+	if a.byRole["scheduler"].isNamed() || a.byRole["scheduler"].want() {
+		t.Error("a has given the Lease up, and keeps it")
+	}
 	eventually(t, "the Lease names b, which then wants it and holds it", func() bool {
 		if c.byRole["scheduler"].want() {
 			t.Fatal("c holds the Lease, which was for b")
