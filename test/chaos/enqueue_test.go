@@ -44,22 +44,31 @@ func ratedTenants(round int) (tenants []string, priority int) {
 	return append(tenants, "b"), 4 - round%4
 }
 
-// enqueueTenants adds jobs of the tenants of each round, in one transaction each time, and
-// remembers those that were acknowledged.
+// enqueueTenants adds jobs of the tenants of each round. Some are refused because of what is done to
+// the cluster.
 func (r *run) enqueueTenants(ctx context.Context, kind string, each func(round int) (tenants []string, priority int)) {
 	for round := 1; ctx.Err() == nil; round++ {
 		tenants, priority := each(round)
-		rows, _ := r.pool.Query(ctx, tenantsSQL, kind, tenants, priority)
-		if ids, err := pgx.CollectRows(rows, pgx.RowTo[int64]); err == nil {
-			r.mu.Lock()
-			r.acked = append(r.acked, ids...)
-			r.mu.Unlock()
-		}
+		_ = r.enqueueBatch(ctx, kind, tenants, priority) // see above
 		select {
 		case <-ctx.Done():
 		case <-time.After(tenantsEvery):
 		}
 	}
+}
+
+// enqueueBatch adds a job of each of the tenants, in one transaction, and remembers them if they were
+// acknowledged.
+func (r *run) enqueueBatch(ctx context.Context, kind string, tenants []string, priority int) error {
+	rows, _ := r.pool.Query(ctx, tenantsSQL, kind, tenants, priority)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.acked = append(r.acked, ids...)
+	return nil
 }
 
 // enqueueOne says whether a job was acknowledged, which it then remembers. One may be

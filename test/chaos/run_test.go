@@ -376,7 +376,8 @@ func (r *run) stop() {
 }
 
 // endCalmly replaces the scheduler's leader once nothing is done to the cluster any more,
-// so that at least one gap between terms is seen exactly, however the faults fell.
+// and has a rate used up, so that at least one gap between terms is seen exactly and one rate
+// held something back, however the faults fell.
 func (r *run) endCalmly() {
 	r.Helper()
 	r.settle()
@@ -394,6 +395,9 @@ func (r *run) endCalmly() {
 			return
 		}
 		time.Sleep(watchEvery)
+	}
+	if err := r.enqueueBatch(ctx, ratedJob, slices.Repeat([]string{"calm"}, rateLimit+1), 1); err != nil {
+		r.Errorf("enqueue more jobs than a rate allows: %v", err)
 	}
 }
 
