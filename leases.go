@@ -40,7 +40,7 @@ func (n *Node) createLeases() (err error) {
 
 func (n *Node) runLeases(ctx context.Context) error {
 	if n.leases != nil {
-		return n.leases.Run(ctx)
+		n.leases.Run(ctx)
 	}
 	<-ctx.Done()
 	return nil

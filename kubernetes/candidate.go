@@ -115,7 +115,7 @@ func (c *candidate) step(ctx context.Context) {
 	if c.idle() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.opts.duration)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout(c.opts.duration))
 	defer cancel()
 	sent := time.Now()
 	lease, err := c.client.get(ctx, c.name)
@@ -130,17 +130,24 @@ func (c *candidate) step(ctx context.Context) {
 	c.mu.Lock()
 	wanted, giving, heir := sent.Before(c.wantedUntil), c.giving, c.heir
 	c.mu.Unlock()
-	holder := holderOf(lease)
+	holder, due := holderOf(lease), true
 	switch {
 	case wanted && (holder == c.opts.identity || c.free(lease)):
-		c.put(ctx, lease, c.opts.identity, sent, giving)
+		holder = c.opts.identity
 	case !wanted && holder == c.opts.identity && c.seen == c.own: // one that was given to this node may be wanted yet
-		c.put(ctx, lease, heir, sent, giving)
+		holder = heir
 	case c.free(lease):
-		c.learn("", sent, giving)
+		holder, due = "", false
 	default:
-		c.learn(holder, sent, giving)
+		due = false
 	}
+	if due {
+		if err := c.put(ctx, lease, holder); err != nil {
+			c.failed(ctx, "write", err)
+			return
+		}
+	}
+	c.learn(holder, sent, giving)
 }
 
 func holderOf(lease *coordination.Lease) string {
@@ -181,7 +188,7 @@ func (c *candidate) free(lease *coordination.Lease) bool {
 }
 
 // put writes the Lease with a holder.
-func (c *candidate) put(ctx context.Context, lease *coordination.Lease, holder string, sent time.Time, giving bool) {
+func (c *candidate) put(ctx context.Context, lease *coordination.Lease, holder string) error {
 	now, transitions := metav1.NowMicro(), int32(0)
 	seconds := int32((c.opts.duration + time.Second - 1) / time.Second) //nolint:gosec // at most a day
 	if lease.Spec.LeaseTransitions != nil {
@@ -196,12 +203,11 @@ func (c *candidate) put(ctx context.Context, lease *coordination.Lease, holder s
 	lease.Spec.HolderIdentity, lease.Spec.RenewTime = &holder, &now
 	lease.Spec.LeaseDurationSeconds, lease.Spec.LeaseTransitions = &seconds, &transitions
 	if err := c.client.write(ctx, lease); err != nil {
-		c.failed(ctx, "write", err)
-		return
+		return err
 	}
 	c.observe(lease)
 	c.own = c.seen
-	c.learn(holder, sent, giving)
+	return nil
 }
 
 // learn takes over who holds the Lease by an answer to a request. given says that the request was to

@@ -40,7 +40,7 @@ func New() Engine { return Engine{} }
 // are those of the kubeconfig that KUBECONFIG names, or of the pod. NewLeases sends no request.
 func (Engine) NewLeases(cfg *config.Config, names []string, logger *slog.Logger) (roles.Leases, error) {
 	election := cfg.Cluster.LeaderElection
-	client, err := newClient(os.Getenv("KUBECONFIG"), election.LeaseDuration.Std())
+	client, err := newClient(os.Getenv("KUBECONFIG"), requestTimeout(election.LeaseDuration.Std()))
 	if err != nil {
 		return nil, fmt.Errorf("cluster.leader_election.strategy = %q: %w", election.Strategy, err)
 	}
@@ -64,18 +64,19 @@ func newCandidates(client *client, roles []string, opts options) *candidates {
 }
 
 // Run competes for the Leases that are wanted until ctx ends, and then gives up those that are
-// held. It returns no error.
-func (c *candidates) Run(ctx context.Context) error {
+// held.
+func (c *candidates) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, candidate := range c.byRole {
 		running.Go(func() { candidate.run(ctx) })
 	}
 	running.Wait()
-	return nil
 }
 
-// Objects reads the Leases.
+// Objects reads the Leases, within one requestTimeout for all.
 func (c *candidates) Objects(ctx context.Context) []roles.LeaseObject {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout(c.opts.duration))
+	defer cancel()
 	var objects []roles.LeaseObject
 	for role, candidate := range c.byRole {
 		object := roles.LeaseObject{Role: role, Name: c.client.namespace + "/" + candidate.name}

@@ -31,7 +31,7 @@ func start(t *testing.T, server *kubetest.Server, node string) (c *candidates, s
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = c.Run(ctx) // it returns no error
+		c.Run(ctx)
 	}()
 	stop = func() { cancel(); <-done }
 	t.Cleanup(stop)
@@ -54,7 +54,7 @@ func TestOneNodeHoldsALease(t *testing.T) {
 	b, _ := start(t, server, "b")
 	of := func(c *candidates) *candidate { return c.byRole["scheduler"] }
 	eventually(t, "a holds the Lease", of(a).want)
-	for range 2 * int(leaseLasts/(leaseLasts/10)) {
+	for range 20 { // two leases
 		if of(a).want(); of(b).want() {
 			t.Fatal("b holds the Lease of a")
 		}

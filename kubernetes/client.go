@@ -23,6 +23,10 @@ type client struct {
 	rest      rest.Interface
 }
 
+// requestTimeout bounds each request, and also both of a step: an answer later than a lease is
+// of no use, and a process that ends does not wait longer for it.
+func requestTimeout(lease time.Duration) time.Duration { return min(lease, 10*time.Second) }
+
 // newClient returns a client for the API server and the namespace of the files that kubeconfig
 // lists, or of the pod if it is empty. It sends nothing. timeout bounds each request.
 func newClient(kubeconfig string, timeout time.Duration) (*client, error) {

@@ -87,9 +87,7 @@ func (s *leaseSession) Renew(ctx context.Context, held []leaderstore.Held) ([]le
 		if s.leases.byRole[role].takenBy() != "" {
 			still[i].HandOver = true
 		}
-		if still[i].HandOver {
-			s.heirs[role] = still[i].Target
-		}
+		s.heirs[role] = still[i].Target
 		s.leases.byRole[role].want()
 	}
 	return still, err

@@ -129,9 +129,8 @@ func asSession[S Session](session S, err error) (Session, error) {
 
 // Leases are the Lease objects of Kubernetes that a node needs to lead.
 type Leases interface {
-	// Run competes for the Leases until ctx ends, and then gives up those that are held. It
-	// returns no error.
-	Run(ctx context.Context) error
+	// Run competes for the Leases until ctx ends, and then gives up those that are held.
+	Run(ctx context.Context)
 	// Session returns a session that tries only the locks of roles whose Lease the node holds.
 	// The store is that of the session's database.
 	Session(session Session, store *leaderstore.Store) Session

@@ -139,7 +139,7 @@ func electByLeases(ctx context.Context, cfg *config.Config, store *leaderstore.S
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var done sync.WaitGroup
-	done.Go(func() { _ = leases.Run(running) }) // it ends without an error
+	done.Go(func() { leases.Run(running) })
 	return func() { cancel(); done.Wait() }, nil
 }
 

@@ -207,34 +207,31 @@ func (o *objects) read(text string) error {
 	var to any
 	switch head.Kind {
 	case "ConfigMap":
-		o.ConfigMap = &corev1.ConfigMap{}
-		to = o.ConfigMap
+		to = fresh(&o.ConfigMap)
 	case "Deployment":
-		o.Deployment = &appsv1.Deployment{}
-		to = o.Deployment
+		to = fresh(&o.Deployment)
 	case "Service":
-		o.Service = &corev1.Service{}
-		to = o.Service
+		to = fresh(&o.Service)
 	case "PodDisruptionBudget":
-		o.PodDisruptionBudget = &policyv1.PodDisruptionBudget{}
-		to = o.PodDisruptionBudget
+		to = fresh(&o.PodDisruptionBudget)
 	case "NetworkPolicy":
-		o.NetworkPolicy = &networkingv1.NetworkPolicy{}
-		to = o.NetworkPolicy
+		to = fresh(&o.NetworkPolicy)
 	case "ServiceAccount":
-		o.ServiceAccount = &corev1.ServiceAccount{}
-		to = o.ServiceAccount
+		to = fresh(&o.ServiceAccount)
 	case "Role":
-		o.Role = &rbacv1.Role{}
-		to = o.Role
+		to = fresh(&o.Role)
 	case "RoleBinding":
-		o.RoleBinding = &rbacv1.RoleBinding{}
-		to = o.RoleBinding
+		to = fresh(&o.RoleBinding)
 	case "ServiceMonitor":
-		o.ServiceMonitor = &serviceMonitor{}
-		to = o.ServiceMonitor
+		to = fresh(&o.ServiceMonitor)
 	default:
 		return fmt.Errorf("unknown kind %q", head.Kind)
 	}
 	return yaml.UnmarshalStrict([]byte(text), to)
+}
+
+// fresh sets a field to a new object, and returns it.
+func fresh[T any](field **T) any {
+	*field = new(T)
+	return *field
 }

@@ -4,11 +4,26 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/chaos/checker"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// installed returns a database with a free role and the journal.
+func installed(t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	db := pgtest.Pool(t)
+	if _, err := db.Exec(t.Context(), "INSERT INTO forge_leaders (role) VALUES ('scheduler') ON CONFLICT DO NOTHING"); err != nil {
+		t.Fatal(err)
+	}
+	if err := Install(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
 
 // stalledSQL takes a role's row, and stalls before it ends.
 const stalledSQL = `
@@ -19,13 +34,7 @@ SELECT at FROM stalled, pg_sleep(0.01)`
 
 func TestLeadHasTheTimeOfItsRow(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Pool(t)
-	if _, err := db.Exec(t.Context(), "INSERT INTO forge_leaders (role) VALUES ('scheduler') ON CONFLICT DO NOTHING"); err != nil {
-		t.Fatal(err)
-	}
-	if err := Install(t.Context(), db); err != nil {
-		t.Fatal(err)
-	}
+	db := installed(t)
 	var stalled, began, acquired, lead time.Time
 	if err := db.QueryRow(t.Context(), stalledSQL).Scan(&stalled); err != nil {
 		t.Fatal(err)
@@ -51,13 +60,7 @@ DELETE FROM forge_leaders WHERE role = 'scheduler'`
 
 func TestDeletedRowEndsTermWithinTheStatement(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Pool(t)
-	if _, err := db.Exec(t.Context(), "INSERT INTO forge_leaders (role) VALUES ('scheduler') ON CONFLICT DO NOTHING"); err != nil {
-		t.Fatal(err)
-	}
-	if err := Install(t.Context(), db); err != nil {
-		t.Fatal(err)
-	}
+	db := installed(t)
 	if _, err := db.Exec(t.Context(), deletedSQL); err != nil {
 		t.Fatal(err)
 	}
@@ -78,10 +81,7 @@ const (
 
 func TestRunsHaveTheStartsOfAttempts(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Pool(t)
-	if err := Install(t.Context(), db); err != nil {
-		t.Fatal(err)
-	}
+	db := installed(t)
 	var job int64
 	if err := db.QueryRow(t.Context(), waitingSQL).Scan(&job); err != nil {
 		t.Fatal(err)
