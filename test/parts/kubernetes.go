@@ -18,6 +18,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/forge-scheduler/forge/internal/devcluster"
 )
 
 const (
@@ -46,7 +48,7 @@ func StartKubernetes(ctx context.Context, dir, apiServer string) (*Kubernetes, e
 	}
 	var free [3]string
 	for i := range free {
-		if free[i], err = freeAddress(ctx); err != nil {
+		if free[i], err = devcluster.FindPort("127.0.0.1"); err != nil {
 			return nil, err
 		}
 	}
@@ -173,14 +175,4 @@ func writeKey(path string) error {
 		return err
 	}
 	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
-}
-
-// freeAddress returns an address of this machine on which nobody listens.
-func freeAddress(ctx context.Context) (string, error) {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
 }
