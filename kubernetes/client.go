@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -33,8 +34,11 @@ func newClient(kubeconfig string, timeout time.Duration) (*client, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(kubeconfig)}
 	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
 	config, err := loaded.ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("find Kubernetes' API server: %w; want a pod with the token of a service account, or KUBECONFIG", err)
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, errors.New("no API server of Kubernetes is known; want a pod with the token of a service account, or KUBECONFIG")
+	case err != nil:
+		return nil, fmt.Errorf("find Kubernetes' API server: %w", err)
 	}
 	namespace, _, err := loaded.Namespace()
 	if err != nil {
