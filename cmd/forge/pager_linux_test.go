@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 // TestLongListsArePaged runs commands on a terminal with a pager that marks each line.
@@ -19,7 +19,7 @@ func TestLongListsArePaged(t *testing.T) {
 	url := pgtest.URL(t)
 	dir := t.TempDir()
 	pager := filepath.Join(dir, "pager")
-	if err := os.WriteFile(pager, []byte("#!/bin/sh\nsed 's/^/paged: /'\n"), 0o700); err != nil { //nolint:gosec // a program
+	if err := nodes.WriteProgram(pager, strings.NewReader("#!/bin/sh\nsed 's/^/paged: /'\n")); err != nil {
 		t.Fatal(err)
 	}
 	var file strings.Builder

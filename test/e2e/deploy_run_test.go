@@ -45,8 +45,8 @@ func TestComposeAsDocumented(t *testing.T) {
 		t.Errorf("docs/install.md does not give the commands of compose.yml:\n%s", strings.Join(head, "\n"))
 	}
 	root, dir := nodes.OpenDir(t), t.TempDir()
-	copyInto(t, forgeBinary(t), filepath.Join(root, "forge"), 0o755)
-	copyInto(t, "../../deploy/docker/forge.toml", filepath.Join(root, "forge.toml"), 0o644) // the mode that git gives it
+	copyProgram(t, root)
+	copyConfig(t, "../../deploy/docker/forge.toml", root)
 	var service deployment
 	for _, d := range compose(t) {
 		if d.name == "node-1" {

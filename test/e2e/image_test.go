@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"errors"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -42,9 +41,9 @@ func TestProgramNeedsNothingBesideIt(t *testing.T) {
 		pgtest.NotRun(t, "the right to change the root directory", "run as root")
 	}
 	root := nodes.OpenDir(t)
-	program := copyInto(t, forgeBinary(t), filepath.Join(root, "forge"), 0o755)
+	program := copyProgram(t, root)
 	c := newCluster(t, alone)
-	copyInto(t, c.config, filepath.Join(root, "forge.toml"), 0o644)
+	copyConfig(t, c.config, root)
 	secret := filepath.Join(root, "secret")
 	if err := errors.Join(os.WriteFile(secret, []byte("secret"), 0o440), os.Chown(secret, 0, imageUser)); err != nil {
 		t.Fatal(err) // as Kubernetes mounts a secret for a pod's fsGroup
@@ -73,19 +72,28 @@ func TestProgramNeedsNothingBesideIt(t *testing.T) {
 	}
 }
 
-func copyInto(t *testing.T, from, to string, mode os.FileMode) string {
+// copyProgram copies forge into a root directory and returns its path there.
+func copyProgram(t *testing.T, root string) string {
 	t.Helper()
-	in, err := os.Open(from)
+	program, err := os.Open(forgeBinary(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = in.Close() }()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, mode)
+	defer func() { _ = program.Close() }()
+	if err := nodes.WriteProgram(filepath.Join(root, "forge"), program); err != nil {
+		t.Fatal(err)
+	}
+	return "/forge"
+}
+
+// copyConfig copies a configuration into a root directory, with the mode that git gives it.
+func copyConfig(t *testing.T, from, root string) {
+	t.Helper()
+	text, err := os.ReadFile(from) //nolint:gosec // a test's own file
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.Copy(out, in); errors.Join(err, out.Close()) != nil {
+	if err := os.WriteFile(filepath.Join(root, "forge.toml"), text, 0o644); err != nil { //nolint:gosec // said above
 		t.Fatal(err)
 	}
-	return "/" + filepath.Base(to)
 }

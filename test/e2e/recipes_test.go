@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 const recipesDir = "../../examples/recipes"
@@ -51,9 +52,9 @@ func (r *recipe) run(id string) {
 }
 
 // add writes a file beside the recipe's.
-func (r *recipe) add(name, text string, mode os.FileMode) {
+func (r *recipe) add(name, text string) {
 	r.t.Helper()
-	if err := os.WriteFile(filepath.Join(filepath.Dir(r.config), name), []byte(text), mode); err != nil {
+	if err := os.WriteFile(filepath.Join(filepath.Dir(r.config), name), []byte(text), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -117,7 +118,10 @@ func TestRecipeRateLimitedAPI(t *testing.T) {
 	t.Parallel()
 	r := newRecipe(t, "rate-limited-api", "GEOCODER_URL=https://geocoder.example.com")
 	starts := filepath.Join(t.TempDir(), "starts")
-	r.add("curl", "#!/bin/sh\ndate +%s%N >>"+starts+"\n", 0o755)
+	curl := filepath.Join(filepath.Dir(r.config), "curl")
+	if err := nodes.WriteProgram(curl, strings.NewReader("#!/bin/sh\ndate +%s%N >>"+starts+"\n")); err != nil {
+		t.Fatal(err)
+	}
 	r.run("a")
 	r.run("b")
 	const calls = 12
@@ -266,7 +270,7 @@ func TestRecipeTimeZone(t *testing.T) {
 func TestRecipeSecrets(t *testing.T) {
 	t.Parallel()
 	r := newRecipe(t, "secrets", "PARTNER_TOKEN=partner-secret")
-	r.add("api-token", "api-secret\n", 0o600)
+	r.add("api-token", "api-secret\n")
 	r.run("a")
 	if _, output := r.trigger("sync"); strings.TrimSpace(output) != "the token is [redacted]" {
 		t.Errorf("got %q", output)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 // The programs of docs/workers.md, word for word, report to a node; the command, the page and
@@ -22,7 +23,7 @@ func TestProgramsReportToNode(t *testing.T) {
 	program := func(name, text string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "/data/ready", dir+"/ready")), 0o700); err != nil { //nolint:gosec // a program
+		if err := nodes.WriteProgram(path, strings.NewReader(strings.ReplaceAll(text, "/data/ready", dir+"/ready"))); err != nil {
 			t.Fatal(err)
 		}
 		return path

@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
+
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 // fakeTime is where distributions keep libfaketime.
@@ -41,7 +44,7 @@ func NewClock(bin, dir string) (*Clock, error) {
 export LD_PRELOAD=%s FAKETIME_TIMESTAMP_FILE=%s FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1 DONT_FAKE_MONOTONIC=1
 exec %s "$@"
 `, found[0], c.file, filepath.Join(bin, "postgres"))
-	if err := os.WriteFile(filepath.Join(dir, "postgres"), []byte(script), 0o755); err != nil { //nolint:gosec // the server's account runs it
+	if err := nodes.WriteProgram(filepath.Join(dir, "postgres"), strings.NewReader(script)); err != nil {
 		return nil, fmt.Errorf("give the server a clock: %w", err)
 	}
 	return c, nil

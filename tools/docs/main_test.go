@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 )
 
@@ -16,27 +17,38 @@ line=$(grep -n wrong "$3" | cut -d: -f1)
 [ -z "$line" ] || { echo "forge: $3:$line:1: wrong: unknown key"; exit 2; }
 `
 
+// writeProgram writes a program while no process starts: that would share the open file, which
+// could not be run then.
+func writeProgram(t *testing.T, path, text string) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+}
+
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	write := func(name, text string, mode os.FileMode) {
+	write := func(name, text string) {
 		t.Helper()
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write("forge", refusing, 0o700)
+	writeProgram(t, filepath.Join(dir, "forge"), refusing)
 	write("README.md", `# Title
 
 [guide](docs/guide.md), [part](docs/guide.md#the-part-of-a_b), [twice](docs/guide.md#twice-1), [site](https://example.com/none),
 [gone](docs/gone.md), [no part](docs/guide.md#none), [here](#title), [not here](#guide), [out](../x).
 
-`+"```toml\nright = 1\nwrong = 1\n```\n\n```toml\nsecret = 1\n```\n\n```sh\nwrong\n```\n", 0o600)
-	write("docs/guide.md", "# Guide\n\n## The part of `a_b`\n\n## Twice\n\n## Twice\n\n[up](../README.md)\n", 0o600)
+`+"```toml\nright = 1\nwrong = 1\n```\n\n```toml\nsecret = 1\n```\n\n```sh\nwrong\n```\n")
+	write("docs/guide.md", "# Guide\n\n## The part of `a_b`\n\n## Twice\n\n## Twice\n\n[up](../README.md)\n")
 
 	found, err := run(filepath.Join(dir, "forge"), dir)
 	if err != nil {
@@ -97,9 +109,7 @@ func TestShellExamples(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			program := filepath.Join(t.TempDir(), "forge")
-			if err := os.WriteFile(program, []byte(parsing), 0o700); err != nil { //nolint:gosec // a program
-				t.Fatal(err)
-			}
+			writeProgram(t, program, parsing)
 			d := parse("d.md", []byte("# D\n```"+c.language+"\n"+c.body+"```\n"))
 			found, err := checkShell(program, d)
 			if err != nil {
