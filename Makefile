@@ -167,21 +167,24 @@ chaos-scenarios: ## Full disk, leaping clock, promotion, partitions, a second cl
 conformance: FOR ?= 2m
 conformance: ## Probe any server, then break three nodes on it for two minutes (DATABASE_URL= of an empty database, LEADER_URL=, FOR=, SEED=).
 	@FORGE_CONFORMANCE_URL='$(DATABASE_URL)' FORGE_CONFORMANCE_LEADER_URL='$(LEADER_URL)' \
-		go test -tags conformance ./test/chaos -run '^TestConformance$$' -count=1 -v -timeout 0 -args -chaos.for=$(FOR) -chaos.seed=$(or $(SEED),0)
+		$(RUN_CONFORMANCE)
+
+RUN_CONFORMANCE = go test -tags conformance ./test/chaos -run '^TestConformance$$' -count=1 -v -timeout 0 -args -chaos.for=$(FOR) -chaos.seed=$(or $(SEED),0)
 
 # The newest build of each supported version.
 CONFORMANCE := 14.23.0-beta.17 15.18.0-beta.17 16.14.0-beta.17 17.10.0-beta.17 18.4.0-beta.17
 
 .PHONY: conformance-matrix
 conformance-matrix: FOR ?= 2m
-conformance-matrix: ## The same on every supported PostgreSQL, directly and through PgBouncer in both modes.
+conformance-matrix: WAYS ?= direct session transaction
+conformance-matrix: ## The same on every supported PostgreSQL, directly and through PgBouncer in both modes, and on three servers under Patroni (FOR=, CONFORMANCE=, WAYS=).
 	@for version in $(CONFORMANCE); do \
 		programs=$$(scripts/postgres-programs $$version); \
-		for way in direct session transaction; do \
-			$(PGRUN) -bindir "$$programs" -- go test -tags conformance ./test/chaos -run '^TestConformance$$' -count=1 -v -timeout 0 \
-				-args -conformance.through=$$way -chaos.for=$(FOR); \
+		for way in $(WAYS); do \
+			$(PGRUN) -bindir "$$programs" -- $(RUN_CONFORMANCE) -conformance.through=$$way; \
 		done; \
 	done
+	@for way in hosts haproxy; do $(PGRUN) -- $(RUN_CONFORMANCE) -conformance.through=$$way; done
 
 # Building the API server takes ten minutes. Definitions of ServiceMonitors are in the source of their operator.
 PROMETHEUS_OPERATOR := github.com/prometheus-operator/prometheus-operator@v0.85.0

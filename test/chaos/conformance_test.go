@@ -18,6 +18,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/engine"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/chaos/checker"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 // The addresses that TestConformance takes: those of an empty database on the server to test, and
@@ -28,7 +29,7 @@ const (
 )
 
 var throughFlag = flag.String("conformance.through", "stub",
-	"without an address: the way to the tests' own PostgreSQL: direct, session or transaction (PgBouncer's mode), or stub, which grants every lock, for 8 s")
+	"without an address: the way to the tests' own PostgreSQL: direct, session or transaction (PgBouncer's mode), hosts or haproxy (three servers under Patroni), or stub, which grants every lock, for 8 s")
 
 // stubRun is how long the run on the stub lasts.
 const stubRun = 8 * time.Second
@@ -89,6 +90,9 @@ func TestConformance(t *testing.T) {
 // ownServer is an address of the tests' own PostgreSQL, with an empty database.
 func ownServer(t *testing.T, through string) string {
 	t.Helper()
+	if through == "hosts" || through == "haproxy" {
+		return ownPatroni(t, through)
+	}
 	direct := pgtest.EmptyURL(t)
 	switch through {
 	case "direct":
@@ -98,8 +102,22 @@ func ownServer(t *testing.T, through string) string {
 	case "stub":
 		return pgtest.StubURL(t, direct, pgtest.GrantsEveryLock)
 	}
-	t.Fatalf("no way %q to PostgreSQL: want direct, session, transaction or stub", through)
+	t.Fatalf("no way %q to PostgreSQL: want direct, session, transaction, hosts, haproxy or stub", through)
 	return ""
+}
+
+// ownPatroni is an address of three servers under Patroni, once all of them run.
+func ownPatroni(t *testing.T, through string) string {
+	t.Helper()
+	patroni := startPatroni(t, nodes.OpenDir(t), strings.NewReplacer())
+	nodes.Eventually(t, waitTimeout, "every server runs", func() bool {
+		state, err := patroni.State(t.Context())
+		return err == nil && state.Whole(true)
+	})
+	if through == "haproxy" {
+		return patroni.Through()
+	}
+	return patroni.Hosts()
 }
 
 // demandEmpty refuses a database that holds tables: the run would fill it.

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/chaos/checker"
 	"github.com/forge-scheduler/forge/test/nodes"
 	"github.com/forge-scheduler/forge/test/parts"
@@ -46,36 +44,11 @@ type patroniRun struct {
 	synchronous bool // Patroni keeps a synchronous replica
 }
 
-// documentedBlock is the first block of a language in the page about Patroni.
-func documentedBlock(t *testing.T, language string) string {
-	t.Helper()
-	page, err := os.ReadFile("../../docs/high-availability.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, found := strings.Cut(string(page), "```"+language+"\n")
-	block, _, ended := strings.Cut(rest, "```")
-	if !found || !ended {
-		t.Fatalf("docs/high-availability.md has no block of %s", language)
-	}
-	return block
-}
-
 // preparePatroni starts the servers, with documented settings that adapt may change.
 func preparePatroni(t *testing.T, synchronous bool, adapt *strings.Replacer) *patroniRun {
 	t.Helper()
 	dir := nodes.OpenDir(t)
-	patroni, err := parts.StartPatroni(t.Context(), parts.PatroniOptions{
-		Dir: dir, BinDir: pgtest.BinDir(), HAProxy: documentedBlock(t, "haproxy"),
-		Settings: adapt.Replace(documentedBlock(t, "yaml")),
-	})
-	if missing, ok := errors.AsType[*parts.MissingError](err); ok {
-		pgtest.NotRun(t, missing.Part, missing.Install)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = patroni.Close() })
+	patroni := startPatroni(t, dir, adapt)
 	r := &patroniRun{run: prepareAt(t, patroni.Hosts()), patroni: patroni, synchronous: synchronous}
 	t.Cleanup(func() { r.keepLogs(dir) })
 	r.blind = true
