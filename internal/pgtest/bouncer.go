@@ -17,14 +17,19 @@ import (
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
+// restartPause is between two starts of a program that ends at once.
+const restartPause = 100 * time.Millisecond
+
 // bouncerInstall says how to get PgBouncer.
 const bouncerInstall = "apt-get install pgbouncer, or brew install pgbouncer"
 
 // Bouncer is a running PgBouncer.
 type Bouncer struct {
-	url     string
-	process *nodes.Process
-	log     nodes.Output
+	url           string
+	program, file string
+	credential    *syscall.SysProcAttr
+	process       *nodes.Process
+	log           nodes.Output
 }
 
 // StartBouncer starts PgBouncer before the server at target, which must be of
@@ -65,15 +70,46 @@ func launchBouncer(tb testing.TB, program string, target *url.URL, mode string, 
 	}
 	through := *target
 	through.Host = address
-	b := &Bouncer{url: through.String()}
-	command := osexec.Command(program, path) //nolint:gosec,noctx // the distribution's; StartBouncer ends it
-	command.Stdout, command.Stderr = &b.log, &b.log
-	command.SysProcAttr = asNobody(tb)
-	var err error
-	if b.process, err = nodes.Run(command); err != nil {
+	b := &Bouncer{url: through.String(), program: program, file: path, credential: asNobody(tb)}
+	if err := b.run(); err != nil {
 		tb.Fatalf("start PgBouncer: %v", err)
 	}
 	return b
+}
+
+func (b *Bouncer) run() (err error) {
+	command := osexec.Command(b.program, b.file) //nolint:gosec,noctx // the distribution's; StartBouncer ends it
+	command.Stdout, command.Stderr, command.SysProcAttr = &b.log, &b.log, b.credential
+	b.process, err = nodes.Run(command)
+	return err
+}
+
+// Keep starts PgBouncer again whenever it ends until the test does, as a service manager would.
+// Version 1.18 ends when a client that cancels a statement disconnects
+// (https://github.com/pgbouncer/pgbouncer/issues/801).
+func (b *Bouncer) Keep(tb testing.TB) {
+	tb.Helper()
+	over, stopped := make(chan struct{}), make(chan struct{})
+	tb.Cleanup(func() {
+		close(over)
+		<-stopped
+	})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-over:
+				return
+			case <-b.process.Done():
+			}
+			tb.Log("PgBouncer has ended; it starts again")
+			if err := b.run(); err != nil {
+				tb.Errorf("start PgBouncer again: %v", err)
+				return
+			}
+			time.Sleep(restartPause)
+		}
+	}()
 }
 
 func bouncerConfig(target *url.URL, address, mode string, settings []string) string {

@@ -98,7 +98,9 @@ func ownServer(t *testing.T, through string) string {
 	case "direct":
 		return direct
 	case "session", "transaction":
-		return pgtest.StartBouncer(t, direct, through).URL()
+		bouncer := pgtest.StartBouncer(t, direct, through)
+		bouncer.Keep(t)
+		return bouncer.URL()
 	case "stub":
 		return pgtest.StubURL(t, direct, pgtest.GrantsEveryLock)
 	}

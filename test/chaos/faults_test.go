@@ -123,20 +123,25 @@ func (r *run) injectInTick(ctx context.Context, f fault) *keeper {
 
 // leadsAnother says whether the scheduler's leader is another node.
 func (r *run) leadsAnother(ctx context.Context, id string) bool {
-	var leader string
-	err := r.pool.QueryRow(ctx, leaderSQL).Scan(&leader)
-	return err == nil && leader != id
+	leader, _ := r.leads(ctx)
+	return leader != "" && leader != id
+}
+
+// leads returns who leads the scheduler and the term; empty and 0 if nobody does as far as is known.
+func (r *run) leads(ctx context.Context) (node string, term int64) {
+	if err := r.pool.QueryRow(ctx, leaderSQL).Scan(&node, &term); err != nil {
+		return "", 0
+	}
+	return node, term
 }
 
 // leader waits for somebody to lead the scheduler; nil when the time is over.
 func (r *run) leader(ctx context.Context) *keeper {
 	for ctx.Err() == nil {
-		var id string
-		if err := r.pool.QueryRow(ctx, leaderSQL).Scan(&id); err == nil {
-			for _, k := range r.keepers {
-				if k.id == id {
-					return k
-				}
+		id, _ := r.leads(ctx)
+		for _, k := range r.keepers {
+			if k.id == id {
+				return k
 			}
 		}
 		time.Sleep(watchEvery)

@@ -15,7 +15,7 @@ import (
 const (
 	missSQL      = `UPDATE forge_crons SET watermark = watermark - $2::interval, next_tick = watermark - $2::interval WHERE name = $1`
 	watermarkSQL = `SELECT watermark FROM forge_crons WHERE name = $1`
-	leaderSQL    = `SELECT node_id FROM forge_leaders WHERE role = 'scheduler' AND node_id IS NOT NULL`
+	leaderSQL    = `SELECT node_id, term FROM forge_leaders WHERE role = 'scheduler' AND node_id IS NOT NULL`
 
 	endSessionSQL = `SELECT count(*) FILTER (WHERE pg_terminate_backend(backend_pid)) FROM forge_leaders WHERE role = 'scheduler' AND node_id IS NOT NULL`
 	severSQL      = `SELECT setval('chaos_ordered', last_value + 1) FROM chaos_ordered`

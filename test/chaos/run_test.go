@@ -388,8 +388,9 @@ func (r *run) endCalmly() {
 		r.Error("nobody leads the scheduler after the faults")
 		return
 	}
+	_, before := r.leads(ctx)
 	r.signal(leader, syscall.SIGTERM, fault{kind: stopLeader})
-	for !r.leadsAnother(ctx, leader.id) {
+	for term := before; term <= before; _, term = r.leads(ctx) { // where nodes poll, its next process may be the first
 		if ctx.Err() != nil {
 			r.Errorf("nobody took the scheduler from %s, which was terminated", leader.id)
 			return
