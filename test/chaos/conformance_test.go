@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/engine"
 	"github.com/forge-scheduler/forge/internal/pgtest"
@@ -62,6 +63,7 @@ func TestConformance(t *testing.T) {
 		}
 	}
 	r := prepareAt(t, url)
+	r.pool = connectThrough(t, url)
 	r.seed = cmp.Or(*seedFlag, uint64(time.Now().UnixNano())%1_000_000) //nolint:gosec // not negative
 	r.blind = true
 	r.demandEmpty()
@@ -120,6 +122,23 @@ func ownPatroni(t *testing.T, through string) string {
 		return patroni.Through()
 	}
 	return patroni.Hosts()
+}
+
+// connectThrough connects through any pooler. Prepared statements would stay in the session that a
+// pooler in transaction mode gives to others.
+func connectThrough(t *testing.T, url string) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
 }
 
 // demandEmpty refuses a database that holds tables: the run would fill it.

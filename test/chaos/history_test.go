@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/forge-scheduler/forge/test/chaos/checker"
 	"github.com/forge-scheduler/forge/test/chaos/journal"
@@ -33,7 +34,15 @@ SELECT concat_ws(', ',
 // history reads all that is known of the run.
 func (r *run) history() *checker.History {
 	r.Helper()
-	h, err := journal.Read(r.Context(), r.pool, r.testimony())
+	h, err := r.read()
+	for range 2 { // a pooler may yet end of what the nodes did last
+		if err == nil {
+			break
+		}
+		r.Log(err)
+		time.Sleep(time.Second)
+		h, err = r.read()
+	}
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -43,13 +52,20 @@ func (r *run) history() *checker.History {
 	if r.prober != nil {
 		h.Sightings = r.prober.Stop()
 	}
-	if h.Tenures, err = prober.Tenures(r.Context(), r.pool); err != nil {
-		r.Fatal(err)
-	}
 	for _, c := range r.crons {
 		h.Crons = append(h.Crons, c.Cron)
 	}
 	return h
+}
+
+// read reads what the database and the witnesses know of the run.
+func (r *run) read() (*checker.History, error) {
+	h, err := journal.Read(r.Context(), r.pool, r.testimony())
+	if err != nil {
+		return nil, err
+	}
+	h.Tenures, err = prober.Tenures(r.Context(), r.pool)
+	return h, err
 }
 
 // processes lists those of the run that live: by the mark in their environment,
