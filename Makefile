@@ -177,7 +177,7 @@ CONFORMANCE := 14.23.0-beta.17 15.18.0-beta.17 16.14.0-beta.17 17.10.0-beta.17 1
 .PHONY: conformance-matrix
 conformance-matrix: FOR ?= 2m
 conformance-matrix: WAYS ?= direct session transaction
-conformance-matrix: ## The same on every supported PostgreSQL, directly and through PgBouncer in both modes, and on three servers under Patroni (FOR=, CONFORMANCE=, WAYS=).
+conformance-matrix: ## The same on all PostgreSQL (CONFORMANCE=), directly and through PgBouncer (WAYS=), and under Patroni.
 	@for version in $(CONFORMANCE); do \
 		programs=$$(scripts/postgres-programs $$version); \
 		for way in $(WAYS); do \

@@ -336,17 +336,7 @@ func sqlGrants(t *testing.T) string {
 func TestSQLEnqueueThroughTransactionPooler(t *testing.T) {
 	t.Parallel()
 	address := pgtest.StartBouncer(t, pgtest.URL(t), "transaction", "default_pool_size = 1").URL()
-	settings, err := pgxpool.ParseConfig(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	settings.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-	pool, err := pgxpool.NewWithConfig(t.Context(), settings)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	enqueueTwice(t, pool, "")
+	enqueueTwice(t, pgtest.ConnectBy(t, address, pgx.QueryExecModeSimpleProtocol), "")
 }
 
 // The functions work in any schema, even if another one has them too.

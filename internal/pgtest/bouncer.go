@@ -17,7 +17,7 @@ import (
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
-// restartPause is between two starts of a program that ends at once.
+// restartPause is the time between two starts of a PgBouncer that ends at once.
 const restartPause = 100 * time.Millisecond
 
 // bouncerInstall says how to get PgBouncer.
@@ -84,8 +84,8 @@ func (b *Bouncer) run() (err error) {
 	return err
 }
 
-// Keep starts PgBouncer again whenever it ends until the test does, as a service manager would.
-// Version 1.18 ends when a client that cancels a statement disconnects
+// Keep starts PgBouncer again whenever it has ended, as a service manager would, until the end of
+// the test. Version 1.18 ends when a client that cancels a statement disconnects
 // (https://github.com/pgbouncer/pgbouncer/issues/801).
 func (b *Bouncer) Keep(tb testing.TB) {
 	tb.Helper()

@@ -76,7 +76,19 @@ func Pool(tb testing.TB) *pgxpool.Pool {
 // Connect returns a pool on url that is closed when the test ends.
 func Connect(tb testing.TB, url string) *pgxpool.Pool {
 	tb.Helper()
-	pool, err := pgxpool.New(context.Background(), url)
+	return ConnectBy(tb, url, pgx.QueryExecModeCacheStatement)
+}
+
+// ConnectBy is like Connect, with the way in which pgx sends statements. A pooler in transaction
+// mode loses prepared statements, so CacheStatement, pgx's default, does not work through it.
+func ConnectBy(tb testing.TB, url string, mode pgx.QueryExecMode) *pgxpool.Pool {
+	tb.Helper()
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		tb.Fatalf("connect to the test database: %v", err)
+	}
+	config.ConnConfig.DefaultQueryExecMode = mode
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		tb.Fatalf("connect to the test database: %v", err)
 	}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/engine"
 	"github.com/forge-scheduler/forge/internal/pgtest"
@@ -62,8 +61,7 @@ func TestConformance(t *testing.T) {
 			lasts = stubRun
 		}
 	}
-	r := prepareAt(t, url)
-	r.pool = connectThrough(t, url)
+	r := prepareAt(t, url, pgtest.ConnectBy(t, url, pgx.QueryExecModeCacheDescribe))
 	r.seed = cmp.Or(*seedFlag, uint64(time.Now().UnixNano())%1_000_000) //nolint:gosec // not negative
 	r.blind = true
 	r.demandEmpty()
@@ -72,6 +70,7 @@ func TestConformance(t *testing.T) {
 	if report.Refused() {
 		r.Fatal(report.Reason)
 	}
+	r.polls = report.Election == engine.Lease
 	r.env = append(r.env, "FORGE_CLUSTER_LEADER_ELECTION_STRATEGY="+report.Election)
 	if out, err := r.command(r.Context(), "migrate", "up").CombinedOutput(); err != nil {
 		r.Fatalf("the migrations: %v\n%s", err, out)
@@ -92,19 +91,17 @@ func TestConformance(t *testing.T) {
 // ownServer is an address of the tests' own PostgreSQL, with an empty database.
 func ownServer(t *testing.T, through string) string {
 	t.Helper()
-	if through == "hosts" || through == "haproxy" {
-		return ownPatroni(t, through)
-	}
-	direct := pgtest.EmptyURL(t)
 	switch through {
 	case "direct":
-		return direct
+		return pgtest.EmptyURL(t)
+	case "hosts", "haproxy":
+		return ownPatroni(t, through)
 	case "session", "transaction":
-		bouncer := pgtest.StartBouncer(t, direct, through)
+		bouncer := pgtest.StartBouncer(t, pgtest.EmptyURL(t), through)
 		bouncer.Keep(t)
 		return bouncer.URL()
 	case "stub":
-		return pgtest.StubURL(t, direct, pgtest.GrantsEveryLock)
+		return pgtest.StubURL(t, pgtest.EmptyURL(t), pgtest.GrantsEveryLock)
 	}
 	t.Fatalf("no way %q to PostgreSQL: want direct, session, transaction, hosts, haproxy or stub", through)
 	return ""
@@ -122,23 +119,6 @@ func ownPatroni(t *testing.T, through string) string {
 		return patroni.Through()
 	}
 	return patroni.Hosts()
-}
-
-// connectThrough connects through any pooler. Prepared statements would stay in the session that a
-// pooler in transaction mode gives to others.
-func connectThrough(t *testing.T, url string) *pgxpool.Pool {
-	t.Helper()
-	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
 }
 
 // demandEmpty refuses a database that holds tables: the run would fill it.

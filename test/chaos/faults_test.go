@@ -127,6 +127,12 @@ func (r *run) leadsAnother(ctx context.Context, id string) bool {
 	return leader != "" && leader != id
 }
 
+// followed says whether a node that led the scheduler in a term has a successor.
+func (r *run) followed(ctx context.Context, id string, term int64) bool {
+	leader, current := r.leads(ctx)
+	return current > term && (leader != id || r.polls)
+}
+
 // leads returns who leads the scheduler and the term; empty and 0 if nobody does as far as is known.
 func (r *run) leads(ctx context.Context) (node string, term int64) {
 	if err := r.pool.QueryRow(ctx, leaderSQL).Scan(&node, &term); err != nil {

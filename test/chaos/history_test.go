@@ -35,10 +35,7 @@ SELECT concat_ws(', ',
 func (r *run) history() *checker.History {
 	r.Helper()
 	h, err := r.read()
-	for range 2 { // a pooler may yet end of what the nodes did last
-		if err == nil {
-			break
-		}
+	for tries := 1; err != nil && tries < 3; tries++ { // a pooler may yet end because of what the nodes did last
 		r.Log(err)
 		time.Sleep(time.Second)
 		h, err = r.read()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/chaos/checker"
 	"github.com/forge-scheduler/forge/test/nodes"
 	"github.com/forge-scheduler/forge/test/parts"
@@ -49,7 +50,7 @@ func preparePatroni(t *testing.T, synchronous bool, adapt *strings.Replacer) *pa
 	t.Helper()
 	dir := nodes.OpenDir(t)
 	patroni := startPatroni(t, dir, adapt)
-	r := &patroniRun{run: prepareAt(t, patroni.Hosts()), patroni: patroni, synchronous: synchronous}
+	r := &patroniRun{run: prepareAt(t, patroni.Hosts(), pgtest.Connect(t, patroni.Hosts())), patroni: patroni, synchronous: synchronous}
 	t.Cleanup(func() { r.keepLogs(dir) })
 	r.blind = true
 	r.direct = r.way

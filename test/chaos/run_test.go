@@ -73,6 +73,7 @@ type run struct {
 	keeping sync.WaitGroup
 	prober  *prober.Prober // nil: renewals may be lost, so what is seen of them proves nothing
 	blind   bool           // the run has no prober
+	polls   bool           // the nodes poll, so the next process of a leader may be the first to follow it
 
 	addresses map[string]string // where nodes answered last
 	over      atomic.Bool       // nobody is started any more
@@ -109,15 +110,15 @@ func (r *run) note(what kind, node string) {
 // prepareOn builds the programs for a run on a server.
 func prepareOn(t *testing.T, server *pgtest.OwnServer) *run {
 	t.Helper()
-	r := prepareAt(t, server.URL())
+	r := prepareAt(t, server.URL(), pgtest.Connect(t, server.URL()))
 	r.server = server
 	return r
 }
 
 // prepareAt does so on a server at an address.
-func prepareAt(t *testing.T, url string) *run {
+func prepareAt(t *testing.T, url string, pool *pgxpool.Pool) *run {
 	t.Helper()
-	r := &run{T: t, url: url, planned: make([][]fault, len(injectors)), leftOut: map[kind]int{}, addresses: map[string]string{}}
+	r := &run{T: t, url: url, pool: pool, planned: make([][]fault, len(injectors)), leftOut: map[kind]int{}, addresses: map[string]string{}}
 	var err error
 	if r.dir, err = os.MkdirTemp("", "forge-chaos-"); err != nil { //nolint:usetesting // kept when the run fails
 		t.Fatal(err)
@@ -130,7 +131,6 @@ func prepareAt(t *testing.T, url string) *run {
 		_ = os.RemoveAll(r.dir)
 	})
 	r.build()
-	r.pool = pgtest.Connect(t, r.url)
 	r.env = []string{"FORGE_DATABASE_URL=" + r.url, markerName + "=" + r.dir}
 	return r
 }
@@ -390,7 +390,7 @@ func (r *run) endCalmly() {
 	}
 	_, before := r.leads(ctx)
 	r.signal(leader, syscall.SIGTERM, fault{kind: stopLeader})
-	for term := before; term <= before; _, term = r.leads(ctx) { // where nodes poll, its next process may be the first
+	for !r.followed(ctx, leader.id, before) {
 		if ctx.Err() != nil {
 			r.Errorf("nobody took the scheduler from %s, which was terminated", leader.id)
 			return

@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,14 +15,11 @@ func WriteProgram(path string, text io.Reader) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755) //nolint:gosec // a program
+	if err == nil {
+		_, err = io.Copy(file, text)
+		err = errors.Join(err, file.Close())
+	}
 	if err != nil {
-		return fmt.Errorf("write a program: %w", err)
-	}
-	if _, err := io.Copy(file, text); err != nil {
-		_ = file.Close()
-		return fmt.Errorf("write a program: %w", err)
-	}
-	if err := file.Close(); err != nil {
 		return fmt.Errorf("write a program: %w", err)
 	}
 	return nil

@@ -79,9 +79,7 @@ func TestClaimDecodesRowsAsRiver(t *testing.T) {
 func TestJobsRunInTextFormat(t *testing.T) {
 	t.Parallel()
 	p := newPilot(t)
-	config := p.pool.Config().Copy()
-	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	usePool(p, pgtest.Connect(t, config.ConnString()+"&default_query_exec_mode=exec"))
+	usePool(p, pgtest.ConnectBy(t, p.pool.Config().ConnString(), pgx.QueryExecModeExec))
 	got := ownExecutor(p)
 	id := insert(t, p.pool, "available", nil, `{"b": 1}`)
 	job := claimOwn(t, p, got, id)[0]
