@@ -92,10 +92,10 @@ func run(list, dir string) ([]finding, error) {
 	return found, err
 }
 
-// isSkipped reports whether a directory holds nothing that people write: build output,
+// isSkipped reports whether a directory holds nothing that people write: build output, downloads,
 // other people's files, recorded data.
 func isSkipped(name string) bool {
-	return slices.Contains([]string{".git", "bin", "node_modules", "testdata", "results"}, name)
+	return slices.Contains([]string{".git", ".cache", "bin", "node_modules", "testdata", "results"}, name)
 }
 
 // isLanded reports whether a file is a migration: those never change.
