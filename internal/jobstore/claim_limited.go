@@ -19,8 +19,9 @@ const (
 	beginClaimSQL  = `BEGIN ISOLATION LEVEL READ COMMITTED`
 	commitClaimSQL = `COMMIT`
 	// A claim that waits for a lock ends on the server before claimTimeout ends it here.
-	// It must not be executed after its ids were looked up.
-	claimLockTimeoutSQL = `SET LOCAL lock_timeout = '2s'`
+	// It must not be executed after its ids were looked up. Each connection would plan the
+	// statements six times, which takes as long as to execute them.
+	claimSettingsSQL = `SELECT set_config('lock_timeout', '2s', true), set_config('plan_cache_mode', 'force_generic_plan', true)`
 )
 
 // MaxLimitedClaim is the maximum number of jobs of one ClaimLimited. It bounds the locks of
@@ -173,7 +174,8 @@ WHERE id = ANY (ARRAY (SELECT id FROM fitting))` + claimableSQL + `
 ), noted_claim AS (
     INSERT INTO forge_claims (client_id, ids, limited_ids, limit_locks)
     SELECT @client::text, (SELECT array_agg(id) FROM claimed), coalesce(array_agg(a.id), '{}'), coalesce(array_agg(a.lock), '{}')
-    FROM claimed AS j JOIN asked AS a ON a.id = j.id AND a.class <> 'rate'
+    FROM asked AS a
+    WHERE (a.id IN (SELECT id FROM claimed)) IS TRUE AND a.class <> 'rate'
     HAVING EXISTS (SELECT FROM claimed)
 )
 SELECT ` + jobColumns + `
@@ -190,9 +192,9 @@ func fitSQL(name, from, scopes string) string {
         FROM (
             SELECT id, open, fits,
                    sum(CASE WHEN units <= capacity THEN units ELSE 0 END) OVER (
-                       PARTITION BY scope, name, key ORDER BY priority, scheduled_at, id) AS taken
+                       PARTITION BY lock ORDER BY priority, scheduled_at, id) AS taken
             FROM weighed
-            WHERE scope IN (%s) AND id = ANY (ARRAY (SELECT id FROM %s))) AS r
+            WHERE scope IN (%s) AND (id IN (SELECT id FROM %s)) IS TRUE) AS r
         WHERE NOT r.fits OR r.taken > r.open))
 )`, name, from, scopes, from)
 }
@@ -200,43 +202,48 @@ func fitSQL(name, from, scopes string) string {
 // ClaimLimited claims limited jobs, at most MaxLimitedClaim, in one round trip and one
 // transaction: the claim counts the running jobs in a snapshot that is taken after the limits
 // were locked. The server executes the whole batch without the client, so a node that freezes
-// does not hold the locks. If another transaction has locked a row, it claims the other jobs.
-func (c *Client) ClaimLimited(ctx context.Context, o Offer) ([]Row, error) {
-	claimed, locked, err := c.claimLimited(ctx, claimLimitedSQL, o)
-	if locked {
-		claimed, _, err = c.claimLimited(ctx, claimLimitedUnlockedSQL, o)
-	}
-	return claimed, err
+// does not hold the locks. It calls claimed for each claimed row; the row is valid only during
+// the call. If ClaimLimited returns an error, it is unknown whether anything was claimed, except
+// if locked: then nothing was, because another transaction has locked one of the rows, and
+// ClaimLimitedUnlocked claims the other jobs.
+func (c *Client) ClaimLimited(ctx context.Context, o Offer, claimed func(row *Row) error) (locked bool, err error) {
+	return c.claimLimited(ctx, claimLimitedSQL, o, claimed)
 }
 
-// claimLimited claims with a statement. locked is true if it has failed because of a locked row.
-func (c *Client) claimLimited(ctx context.Context, sql string, o Offer) (claimed []Row, locked bool, err error) {
+// ClaimLimitedUnlocked is like ClaimLimited, but leaves the jobs whose rows another transaction
+// has locked.
+func (c *Client) ClaimLimitedUnlocked(ctx context.Context, o Offer, claimed func(row *Row) error) error {
+	_, err := c.claimLimited(ctx, claimLimitedUnlockedSQL, o, claimed)
+	return err
+}
+
+func (c *Client) claimLimited(ctx context.Context, sql string, o Offer, claimed func(row *Row) error) (locked bool, err error) {
 	of := pgx.StrictNamedArgs{"ids": o.IDs, "queue": o.Queue}
 	batch := &pgx.Batch{}
 	batch.Queue(beginClaimSQL)
-	batch.Queue(claimLockTimeoutSQL)
+	batch.Queue(claimSettingsSQL)
 	batch.Queue(lockClaimLimitsSQL, of)
 	batch.Queue(lockClaimKeysSQL, pgx.StrictNamedArgs{"ids": o.IDs, "client": c.of.ClientID})
 	batch.Queue(withProtections(sql), c.claimArgs(o))
 	batch.Queue(commitClaimSQL)
 	sent := c.pool.SendBatch(ctx, batch)
-	claimed, locked, err = readClaim(sent)
-	return claimed, locked, cmp.Or(err, sent.Close())
+	locked, err = readLimitedClaim(sent, claimed)
+	return locked, cmp.Or(err, sent.Close())
 }
 
-func readClaim(sent pgx.BatchResults) (claimed []Row, locked bool, err error) {
-	for range 4 { // begin, timeout, limits, keys
+func readLimitedClaim(sent pgx.BatchResults, claimed func(row *Row) error) (locked bool, err error) {
+	for range 4 { // begin, settings, limits, keys
 		if _, err := sent.Exec(); err != nil {
-			return nil, false, err
+			return false, err
 		}
 	}
 	rows, err := sent.Query()
 	if err == nil {
-		claimed, err = pgx.CollectRows(rows, scanRow)
+		err = readRows(rows, claimed)
 	}
 	if err != nil {
-		return nil, IsLocked(err), err
+		return IsLocked(err), err
 	}
 	_, err = sent.Exec() // commit
-	return claimed, false, err
+	return false, err
 }

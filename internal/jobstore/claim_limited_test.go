@@ -1,6 +1,7 @@
 package jobstore
 
 import (
+	"context"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -32,7 +33,7 @@ func TestClaimTakesOnlyJobsWithLockedKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if claimed, err := client.ClaimLimited(t.Context(), offer); err != nil || len(claimed) != 1 || claimed[0].ID != 1 {
+	if claimed, err := claimLimited(t.Context(), client, offer); err != nil || len(claimed) != 1 || claimed[0].ID != 1 {
 		t.Errorf("then %d jobs were claimed, want job 1: %v", len(claimed), err)
 	}
 }
@@ -50,11 +51,11 @@ func TestClaimsOfDifferentKeysDoNotWait(t *testing.T) {
 				return err
 			}
 		}
-		claimed, err := client.ClaimLimited(t.Context(), Offer{Queue: "default", IDs: []int64{2}, Term: 1, MaxAttemptedBy: 100})
+		claimed, err := claimLimited(t.Context(), client, Offer{Queue: "default", IDs: []int64{2}, Term: 1, MaxAttemptedBy: 100})
 		if err != nil || len(claimed) != 1 {
 			t.Errorf("of another key, claimed %d jobs: %v", len(claimed), err)
 		}
-		if claimed, err := client.ClaimLimited(t.Context(), Offer{Queue: "default", IDs: []int64{1}, Term: 1, MaxAttemptedBy: 100}); err == nil {
+		if claimed, err := claimLimited(t.Context(), client, Offer{Queue: "default", IDs: []int64{1}, Term: 1, MaxAttemptedBy: 100}); err == nil {
 			t.Errorf("of the same key, claimed %d jobs without waiting for the lock", len(claimed))
 		}
 		return nil
@@ -62,4 +63,28 @@ func TestClaimsOfDifferentKeysDoNotWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// claimUnlimited claims jobs without a limit and returns their rows.
+func claimUnlimited(ctx context.Context, client *Client, o Offer) (claimed []Row, err error) {
+	err = client.ClaimOffers(ctx, []Offer{o}, func(_ int, row *Row) error { return keep(&claimed, row) })
+	return claimed, err
+}
+
+// claimLimited claims jobs with a limit and returns their rows.
+func claimLimited(ctx context.Context, client *Client, o Offer) (claimed []Row, err error) {
+	locked, err := client.ClaimLimited(ctx, o, func(row *Row) error { return keep(&claimed, row) })
+	if locked {
+		claimed = nil
+		err = client.ClaimLimitedUnlocked(ctx, o, func(row *Row) error { return keep(&claimed, row) })
+	}
+	return claimed, err
+}
+
+// keep appends a copy of a row that is valid only now.
+func keep(rows *[]Row, row *Row) error {
+	kept, at := *row, *row.AttemptedAt
+	kept.AttemptedAt = &at
+	*rows = append(*rows, kept)
+	return nil
 }

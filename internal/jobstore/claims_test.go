@@ -39,7 +39,7 @@ func numbers(first, last int64) (ids []int64) {
 
 func claim(t *testing.T, client *Client, ids []int64) {
 	t.Helper()
-	rows, err := client.Claim(t.Context(), Offer{Queue: "default", IDs: ids, Term: 1, MaxAttemptedBy: 100})
+	rows, err := claimUnlimited(t.Context(), client, Offer{Queue: "default", IDs: ids, Term: 1, MaxAttemptedBy: 100})
 	if err != nil || len(rows) != len(ids) {
 		t.Fatalf("claimed %d of %d jobs: %v", len(rows), len(ids), err)
 	}
@@ -289,7 +289,7 @@ func TestLimitedClaimsCountNotedJobs(t *testing.T) {
 	}()
 	left, ended := numbers(1, jobs), 0
 	for ended < jobs {
-		rows, err := client.ClaimLimited(t.Context(), Offer{Queue: "default", IDs: left, Term: 1, MaxAttemptedBy: 100})
+		rows, err := claimLimited(t.Context(), client, Offer{Queue: "default", IDs: left, Term: 1, MaxAttemptedBy: 100})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -185,17 +185,6 @@ func (c *Client) claimArgs(o Offer) pgx.StrictNamedArgs {
 	}
 }
 
-// Claim claims offered jobs and returns those that it could claim.
-func (c *Client) Claim(ctx context.Context, o Offer) (claimed []Row, err error) {
-	err = c.ClaimOffers(ctx, []Offer{o}, func(_ int, row *Row) error {
-		kept, at := *row, *row.AttemptedAt
-		kept.AttemptedAt = &at
-		claimed = append(claimed, kept)
-		return nil
-	})
-	return claimed, err
-}
-
 // Adopt returns the rows among these that this client has claimed or may be claiming, in
 // their current state. It skips rows that another transaction has locked.
 func (c *Client) Adopt(ctx context.Context, ids []int64) ([]Row, error) {

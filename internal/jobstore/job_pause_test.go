@@ -75,10 +75,10 @@ func TestClaimsLeavePausedJobs(t *testing.T) {
 		t.Helper()
 		for _, claim := range []func() ([]Row, error){
 			func() ([]Row, error) {
-				return client.Claim(t.Context(), Offer{Queue: "default", IDs: []int64{1, 2, 5, 6}, Term: 1, MaxAttemptedBy: 100})
+				return claimUnlimited(t.Context(), client, Offer{Queue: "default", IDs: []int64{1, 2, 5, 6}, Term: 1, MaxAttemptedBy: 100})
 			},
 			func() ([]Row, error) {
-				return client.ClaimLimited(t.Context(), Offer{Queue: "default", IDs: []int64{3, 4}, Term: 1, MaxAttemptedBy: 100})
+				return claimLimited(t.Context(), client, Offer{Queue: "default", IDs: []int64{3, 4}, Term: 1, MaxAttemptedBy: 100})
 			},
 		} {
 			rows, err := claim()

@@ -34,7 +34,7 @@ func TestRunningJobsCountUnderNewLimits(t *testing.T) {
 	if got := taken(t, pool, "a"); got != 1 {
 		t.Errorf("after a claim without a limit: %d places", got)
 	}
-	claimed, err := client.ClaimLimited(t.Context(), Offer{Queue: "default", IDs: numbers(2, 3), Term: 1, MaxAttemptedBy: 100})
+	claimed, err := claimLimited(t.Context(), client, Offer{Queue: "default", IDs: numbers(2, 3), Term: 1, MaxAttemptedBy: 100})
 	if err != nil || len(claimed) != 2 {
 		t.Fatalf("claimed %d jobs: %v", len(claimed), err)
 	}
@@ -83,7 +83,7 @@ func TestShortenedClaimsKeepLimits(t *testing.T) {
 	client := newTestClient(t, pool)
 	setLimits(t, pool, Limit{Scope: ScopeQueue, Name: "default", Most: 9, Key: "args.tenant"})
 	mustExec(t, pool, `INSERT INTO river_job (args, kind) SELECT jsonb_build_object('tenant', i), 'k' FROM generate_series(1, 4) AS i`)
-	if _, err := client.ClaimLimited(t.Context(), Offer{Queue: "default", IDs: numbers(1, 4), Term: 1, MaxAttemptedBy: 100}); err != nil {
+	if _, err := claimLimited(t.Context(), client, Offer{Queue: "default", IDs: numbers(1, 4), Term: 1, MaxAttemptedBy: 100}); err != nil {
 		t.Fatal(err)
 	}
 	mustExec(t, pool, `UPDATE river_job SET state = 'completed', finalized_at = now() WHERE id <= 3`)
@@ -106,7 +106,7 @@ func TestUsagesHaveRates(t *testing.T) {
 	setLimits(t, pool, Limit{Scope: ScopeQueue, Name: "default", Most: 9, Per: time.Hour, Burst: 3}, Limit{Scope: ScopeJob, Name: "k", Most: 5, Per: time.Minute, Key: "args.tenant"})
 	client := newTestClient(t, pool)
 	mustExec(t, pool, `INSERT INTO river_job (kind, args) SELECT 'k', '{"tenant": "a"}' FROM generate_series(1, 5)`)
-	if rows, err := client.ClaimLimited(t.Context(), Offer{Queue: "default", IDs: numbers(1, 4), Term: 1, MaxAttemptedBy: 100}); err != nil || len(rows) != 3 {
+	if rows, err := claimLimited(t.Context(), client, Offer{Queue: "default", IDs: numbers(1, 4), Term: 1, MaxAttemptedBy: 100}); err != nil || len(rows) != 3 {
 		t.Fatalf("claimed %d jobs: %v", len(rows), err)
 	}
 	usages, err := New(pool).Usages(t.Context())

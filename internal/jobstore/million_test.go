@@ -172,10 +172,10 @@ func TestNoStatementReadsTheWholeTable(t *testing.T) {
 		"prune discarded": {func(ctx context.Context) error { return second(store.PruneJobs(ctx, "discarded", longAgo, 100)) }, 50},
 		"prune queues":    {func(ctx context.Context) error { return second(store.PruneQueues(ctx, now.Add(time.Hour), 100)) }, 50},
 		"claim": {func(ctx context.Context) error {
-			return second(client.Claim(ctx, Offer{Queue: "default", IDs: ids, Term: 1, MaxAttemptedBy: 100}))
+			return second(claimUnlimited(ctx, client, Offer{Queue: "default", IDs: ids, Term: 1, MaxAttemptedBy: 100}))
 		}, 50},
 		"claim of limited jobs": {func(ctx context.Context) error {
-			return second(client.ClaimLimited(ctx, Offer{Queue: "default", IDs: ids, Term: 1, MaxAttemptedBy: 100}))
+			return second(claimLimited(ctx, client, Offer{Queue: "default", IDs: ids, Term: 1, MaxAttemptedBy: 100}))
 		}, 1000},
 		"held":    {func(ctx context.Context) error { return second(client.Held(ctx, []int64{}, 5)) }, 500},
 		"control": {func(ctx context.Context) error { return second(client.Control(ctx)) }, 500},

@@ -27,7 +27,7 @@ func TestLimitPerNode(t *testing.T) {
 	}
 	claimed := func(client *Client, first, last int64) (ids []int64) {
 		t.Helper()
-		rows, err := client.ClaimLimited(t.Context(), Offer{Queue: "default", IDs: numbers(first, last), Term: 1, MaxAttemptedBy: 100})
+		rows, err := claimLimited(t.Context(), client, Offer{Queue: "default", IDs: numbers(first, last), Term: 1, MaxAttemptedBy: 100})
 		if err != nil {
 			t.Fatal(err)
 		}

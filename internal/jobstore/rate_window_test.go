@@ -117,7 +117,7 @@ func startSome(ctx context.Context, pool *pgxpool.Pool, client *Client) (starts 
 		ids[i] = 1 + rand.Int64N(300)
 	}
 	slices.Sort(ids)
-	rows, err := client.ClaimLimited(ctx, Offer{Queue: "default", IDs: slices.Compact(ids), Term: 1, MaxAttemptedBy: 100})
+	rows, err := claimLimited(ctx, client, Offer{Queue: "default", IDs: slices.Compact(ids), Term: 1, MaxAttemptedBy: 100})
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func startSome(ctx context.Context, pool *pgxpool.Pool, client *Client) (starts 
 // claimedOf returns how many of the jobs are claimed, and makes them available again.
 func claimedOf(t *testing.T, pool *pgxpool.Pool, client *Client, ids []int64) int {
 	t.Helper()
-	rows, err := client.ClaimLimited(t.Context(), Offer{Queue: "default", IDs: ids, Term: 1, MaxAttemptedBy: 100})
+	rows, err := claimLimited(t.Context(), client, Offer{Queue: "default", IDs: ids, Term: 1, MaxAttemptedBy: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestUnlimitedClaimsLeaveLimitedJobs(t *testing.T) {
 	mustExec(t, pool, `INSERT INTO river_job (args, kind, queue) VALUES ('{}', 'k', 'default'), ('{}', 'rare', 'default'), ('{}', 'k', 'narrow')`)
 	setLimits(t, pool, Limit{Scope: ScopeQueue, Name: "narrow", Most: 5, Key: "cron"}, Limit{Scope: ScopeJob, Name: "rare", Most: 5, Per: time.Minute})
 	for queue, want := range map[string]int{"default": 1, "narrow": 0} {
-		rows, err := client.Claim(t.Context(), Offer{Queue: queue, IDs: numbers(1, 3), Term: 1, MaxAttemptedBy: 100})
+		rows, err := claimUnlimited(t.Context(), client, Offer{Queue: queue, IDs: numbers(1, 3), Term: 1, MaxAttemptedBy: 100})
 		if err != nil || len(rows) != want || want == 1 && rows[0].ID != 1 {
 			t.Errorf("of queue %s, %d jobs were claimed, want %d: %v", queue, len(rows), want, err)
 		}

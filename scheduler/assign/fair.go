@@ -32,6 +32,8 @@ type fairTurns struct {
 	pages int
 	// backlog reports that the last page left jobs unread or without credit.
 	backlog bool
+	// offered contains the jobs with pending offers, the oldest first. Pages do not contain them.
+	offered []offeredTurn
 	// leftOut contains jobs that could not be placed, and fullKeys keys whose limit is reached.
 	// Pages do not contain them until retryAt, so that they delay no other jobs.
 	leftOut  []int64
@@ -39,12 +41,27 @@ type fairTurns struct {
 	retryAt  time.Time
 }
 
-// jobstoreScan returns the read of a page, without the offered jobs.
-func (f *fairTurns) jobstoreScan(limit int, offered []int64, now time.Time) jobstore.FairScan {
+// offeredTurn is a job that was offered at a time.
+type offeredTurn struct {
+	id int64
+	at time.Time
+}
+
+// jobstoreScan returns the read of a page, without the jobs that were offered within claimTimeout.
+func (f *fairTurns) jobstoreScan(limit int, claimTimeout time.Duration, now time.Time) jobstore.FairScan {
 	f.retry(now)
+	pending := slices.IndexFunc(f.offered, func(o offeredTurn) bool { return now.Sub(o.at) < claimTimeout })
+	if pending < 0 {
+		pending = len(f.offered)
+	}
+	f.offered = slices.Delete(f.offered, 0, pending)
+	skip := make([]int64, 0, len(f.offered)+len(f.leftOut))
+	for _, o := range f.offered {
+		skip = append(skip, o.id)
+	}
 	return jobstore.FairScan{
 		FairQueue: f.queue, From: f.from, Limit: limit, OldestFirst: f.pages%oldestEvery == 0,
-		Skip: slices.Concat(offered, f.leftOut), SkipKeys: f.fullKeys,
+		Skip: append(skip, f.leftOut...), SkipKeys: f.fullKeys,
 	}
 }
 
@@ -177,10 +194,9 @@ func (l *loop) sweepTurns(ctx context.Context, scans []scanPage, first int, jobs
 	if first == len(scans) {
 		return jobs, nil
 	}
-	skip := l.offeredIDs()
 	for i := first; i < len(scans); i++ {
 		s := &scans[i]
-		scan := s.queueScan.fair.jobstoreScan(s.limit, skip, l.lastStep)
+		scan := s.queueScan.fair.jobstoreScan(s.limit, l.claimTimeout(), l.lastStep)
 		found, err := jobstore.New(l.pool).ScanFair(ctx, scan, lookahead)
 		if err != nil {
 			return nil, err
@@ -194,17 +210,6 @@ func (l *loop) sweepTurns(ctx context.Context, scans []scanPage, first int, jobs
 		}
 	}
 	return jobs, nil
-}
-
-// offeredIDs returns the jobs whose offers are pending.
-func (l *loop) offeredIDs() []int64 {
-	ids := []int64{}
-	for id, offer := range l.pendingOffers {
-		if l.lastStep.Sub(offer.at) < l.claimTimeout() {
-			ids = append(ids, id)
-		}
-	}
-	return ids
 }
 
 // indexBuild builds and drops indexes of fair queues beside the loop: one at a time, because

@@ -375,6 +375,9 @@ func (l *loop) placeOne(s *scanPage, j job, assigned map[*member]jobsByQueue) bo
 func (l *loop) give(m *member, j job, now time.Time, assigned map[*member]jobsByQueue) {
 	l.nodes.assign(m, j)
 	l.pendingOffers[j.id] = pendingOffer{at: now, incarnation: m.incarnation}
+	if q := l.queueScans[j.queue]; q != nil && q.fair != nil {
+		q.fair.offered = append(q.fair.offered, offeredTurn{j.id, now})
+	}
 	if assigned[m] == nil {
 		assigned[m] = jobsByQueue{}
 	}

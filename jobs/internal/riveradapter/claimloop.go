@@ -144,7 +144,7 @@ func (p *Pilot) claimLimited(ctx context.Context, claims []queueClaim) error {
 	var failed error
 	for _, claim := range claims {
 		for ids := range slices.Chunk(claim.limited, jobstore.MaxLimitedClaim) {
-			got, err := claimedRows(p.store.ClaimLimited(ctx, claim.offer(ids)))
+			got, err := p.claimLimitedOffer(ctx, claim.offer(ids))
 			p.settle(claim.queue, ids, got, err)
 			if err != nil {
 				failed = errors.Join(failed, fmt.Errorf("claim jobs with a limit: %w", err))
@@ -152,6 +152,20 @@ func (p *Pilot) claimLimited(ctx context.Context, claims []queueClaim) error {
 		}
 	}
 	return failed
+}
+
+func (p *Pilot) claimLimitedOffer(ctx context.Context, offer jobstore.Offer) (got []Claimed, err error) {
+	var rows slab
+	take := func(row *jobstore.Row) error {
+		got = append(got, rows.decode(row))
+		return nil
+	}
+	locked, err := p.store.ClaimLimited(ctx, offer, take)
+	if locked {
+		got = nil
+		err = p.store.ClaimLimitedUnlocked(ctx, offer, take)
+	}
+	return got, err
 }
 
 // resolveUncertain finds which unanswered claims were executed. Undecided ones stay

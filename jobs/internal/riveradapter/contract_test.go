@@ -289,7 +289,7 @@ func TestClaimWithLostReplyIsRecovered(t *testing.T) {
 
 	batch := p.buffer.take("default", 10)
 	ids := batch.free
-	if _, err := p.store.Claim(t.Context(), jobstore.Offer{Queue: "default", IDs: ids, Term: batch.term, MaxAttemptedBy: 100}); err != nil {
+	if err := p.store.ClaimOffers(t.Context(), []jobstore.Offer{{Queue: "default", IDs: ids, Term: batch.term, MaxAttemptedBy: 100}}, func(int, *jobstore.Row) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	p.settle("default", ids, nil, context.DeadlineExceeded)

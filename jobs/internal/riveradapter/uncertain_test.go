@@ -193,7 +193,7 @@ func TestLateClaimIsFound(t *testing.T) {
 	if got, err := fetch(t, p); err != nil || len(got) != 0 {
 		t.Fatalf("got %v, %v before the claim", got, err)
 	}
-	if _, err := p.store.Claim(t.Context(), jobstore.Offer{Queue: "default", IDs: batch.free, Term: batch.term, MaxAttemptedBy: 100}); err != nil {
+	if err := p.store.ClaimOffers(t.Context(), []jobstore.Offer{{Queue: "default", IDs: batch.free, Term: batch.term, MaxAttemptedBy: 100}}, func(int, *jobstore.Row) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if !p.buffer.mayBeUncertain() {
