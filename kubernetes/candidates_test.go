@@ -191,3 +191,16 @@ func TestErrorNamesTheMissingRule(t *testing.T) {
 		t.Errorf("without an API server: %v", err)
 	}
 }
+
+func TestLongAnswerIsAnError(t *testing.T) {
+	t.Parallel()
+	server := kubetest.Start(t)
+	client, err := newClient(server.KubeconfigOf(t, "a"), longest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Steal(schedulerLease, strings.Repeat("x", 2*maxAnswer), time.Minute)
+	if holder, err := client.holder(t.Context(), schedulerLease); err == nil || !strings.Contains(err.Error(), "too large") {
+		t.Errorf("an answer of %d bytes: %d of them, %v", 2*maxAnswer, len(holder), err)
+	}
+}

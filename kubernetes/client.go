@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/forge-scheduler/forge/internal/netguard"
 )
 
 // client reads and writes Leases of one namespace. It is client-go's REST client with these
@@ -27,6 +30,9 @@ type client struct {
 // requestTimeout bounds each request, and also both of a step: an answer later than a lease is
 // of no use, and a process that ends does not wait longer for it.
 func requestTimeout(lease time.Duration) time.Duration { return min(lease, 10*time.Second) }
+
+// maxAnswer bounds an answer of the API server, in bytes. A Lease has about 1 kB.
+const maxAnswer = 1 << 20
 
 // newClient returns a client for the API server and the namespace of the files that kubeconfig
 // lists, or of the pod if it is empty. It sends nothing. timeout bounds each request.
@@ -53,6 +59,7 @@ func newClient(kubeconfig string, timeout time.Duration) (*client, error) {
 	config.APIPath, config.GroupVersion = "/apis", &coordination.SchemeGroupVersion
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.UserAgent = "forge"
+	config.Wrap(func(transport http.RoundTripper) http.RoundTripper { return netguard.LimitAnswers(transport, maxAnswer) })
 	requests, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Kubernetes' API server: %w", err)

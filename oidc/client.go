@@ -10,6 +10,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/forge-scheduler/forge/internal/access"
+	"github.com/forge-scheduler/forge/internal/netguard"
 )
 
 const (
@@ -25,22 +26,10 @@ const (
 // carry secrets elsewhere.
 func newClient() *http.Client {
 	return &http.Client{
-		Transport:     bounded{http.DefaultTransport},
+		Transport:     netguard.LimitAnswers(http.DefaultTransport, maxAnswer),
 		Timeout:       requestTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-}
-
-// bounded limits the length of answers.
-type bounded struct{ http.RoundTripper }
-
-func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := b.RoundTripper.RoundTrip(r)
-	if err != nil {
-		return nil, err
-	}
-	answer.Body = http.MaxBytesReader(nil, answer.Body, maxAnswer)
-	return answer, nil
 }
 
 // explain returns an error of a request for tokens, without the answer's body. It wraps
