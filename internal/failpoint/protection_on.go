@@ -38,6 +38,7 @@ var ahead = sync.OnceValue(func() time.Duration {
 //	limits/recount        a term counts the running jobs of its own only, as in a memory of its own
 //	limits/hung-attempts  the attempts of a node that has been silent for two seconds do not count
 //	limits/rate-window    a term does not know what has started of a rate before it
+//	assign/turns          a fair queue is read by priority and time
 //	jobs/attempt-fence    whoever ran an attempt may finish the job, given up or not
 //	jobs/unacknowledged   a node forgets a job that has ended before its result is acknowledged
 func Off(protection string) bool { return slices.Contains(missing(), protection) }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/failpoint"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/limitkey"
 )
@@ -180,7 +181,7 @@ func (q *queueScan) hasBacklog() bool { return q.backlog || q.fair != nil && q.f
 // setFair makes the queue fair, or not. The turns continue where they are if the key stays.
 func (q *queueScan) setFair(wanted jobstore.FairQueue, ready bool) {
 	switch {
-	case !ready:
+	case !ready, failpoint.Off("assign/turns"):
 		q.fair = nil
 	case q.fair == nil || q.fair.queue.IndexName() != wanted.IndexName():
 		q.fair = &fairTurns{queue: wanted}

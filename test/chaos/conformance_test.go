@@ -47,6 +47,7 @@ var promises = []struct {
 	{"policies decide as documented", []checker.Kind{checker.WrongVerdict, checker.Overlap}},
 	{"an acknowledged job comes to its end, once", []checker.Kind{checker.AckedNotTerminal, checker.StaleAttempt, checker.WrongStart}},
 	{"limits and rates by key hold", []checker.Kind{checker.OverLimit, checker.OverRate}},
+	{"a backlog of one key does not delay another", []checker.Kind{checker.Unfair}},
 }
 
 // TestConformance shows what of forge holds on a server that speaks PostgreSQL's protocol: it

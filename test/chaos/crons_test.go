@@ -111,14 +111,17 @@ func (c *cron) complete(until time.Time) {
 }
 
 // Jobs that are enqueued by hand: one that does nothing else than to testify, one
-// with a limit for each tenant, one with a rate for each tenant, one
+// with a limit for each tenant, one with a rate for each tenant, one of tenants that take turns, one
 // that kills itself at every attempt, and one that prints without end, almost.
 const (
 	ackedJob   = "acked"
 	limitedJob = "limited"
 	ratedJob   = "rated"
+	turnJob    = "turn"
 	poisonJob  = "poison"
 	floodJob   = "flood"
+
+	fairQueues = 2 // that of limitedJob and that of turnJob
 )
 
 // config writes the cluster's file. A job's witness leaves its lines in
@@ -142,6 +145,9 @@ retry = { max_attempts = %d, backoff = "1s" }
 	fmt.Fprintf(text, "\n[queues.%s]\nrate_limit = { limit = %d, per = %q, key = \"args.tenant\" }\n", ratedJob, rateLimit, ratePer)
 	job(ratedJob, 100, witness, testimony, "0s")
 	fmt.Fprintf(text, "queue = %q\n", ratedJob)
+	fmt.Fprintf(text, "\n[queues.%s]\nmax_workers = 1\nfair_by = \"args.tenant\"\n", turnJob)
+	job(turnJob, 100, witness, testimony, turnTakes.String())
+	fmt.Fprintf(text, "queue = %q\n", turnJob)
 	job(poisonJob, 2, "sh", "-c", witness+" "+testimony+" 0s; kill -9 $$")
 	job(floodJob, 100, "sh", "-c", "head -c 4000000 /dev/zero | tr '\\\\0' x | fold; exec "+witness+" "+testimony+" 0s")
 	for _, c := range crons {

@@ -8,7 +8,7 @@
 //	make conformance              two minutes on any server, which is left alone
 //
 // Three nodes, each in a network namespace of its own, run crons of every policy, and jobs
-// of two tenants with a limit and a rate for each. Six fault injectors work at the same
+// of tenants with a limit and a rate for each, and of some that take turns. Six fault injectors work at the same
 // time, together about two faults a second:
 //
 //   - failpoints kill, terminate, stop and delay the leader inside the transaction of a

@@ -25,7 +25,7 @@ func (r *run) demandEnough(lasted time.Duration, h *checker.History) {
 			fired++
 		}
 	}
-	done := deeds{r.faults(), len(h.Acked), fired, terms(h), checker.SeenGaps(h), checker.FullWindows(h)}
+	done := deeds{r.faults(), len(h.Acked), fired, terms(h), checker.SeenGaps(h), checker.FullWindows(h), len(h.Turns)}
 	if r.blind {
 		done.gaps = math.MaxInt
 	}
@@ -35,7 +35,7 @@ func (r *run) demandEnough(lasted time.Duration, h *checker.History) {
 }
 
 // deeds are what was done to a cluster, and what it did.
-type deeds struct{ faults, acked, fired, terms, gaps, full int }
+type deeds struct{ faults, acked, fired, terms, gaps, full, turns int }
 
 // tooLittle lists what there was too little of for so long a run. A good run has two
 // to five times as much.
@@ -52,18 +52,20 @@ func tooLittle(lasted time.Duration, d deeds) []string {
 	least("terms of the scheduler", d.terms, 10*time.Second)
 	least("gaps between terms that were seen", d.gaps, 20*time.Second)
 	least("starts that used up a rate", d.full, 20*time.Second)
+	least("backlogs that took turns with others", d.turns, 20*time.Second)
 	return missing
 }
 
 func TestRunWithTooLittleActivityFails(t *testing.T) {
 	t.Parallel()
 	const lasted = time.Minute
-	enough := deeds{faults: 30, acked: 10, fired: 30, terms: 6, gaps: 3, full: 3}
+	enough := deeds{faults: 30, acked: 10, fired: 30, terms: 6, gaps: 3, full: 3, turns: 3}
 	if missing := tooLittle(lasted, enough); len(missing) != 0 {
 		t.Errorf("%v", missing)
 	}
 	for _, d := range []deeds{
-		{29, 10, 30, 6, 3, 3}, {30, 9, 30, 6, 3, 3}, {30, 10, 29, 6, 3, 3}, {30, 10, 30, 5, 3, 3}, {30, 10, 30, 6, 2, 3}, {30, 10, 30, 6, 3, 2},
+		{29, 10, 30, 6, 3, 3, 3}, {30, 9, 30, 6, 3, 3, 3}, {30, 10, 29, 6, 3, 3, 3}, {30, 10, 30, 5, 3, 3, 3},
+		{30, 10, 30, 6, 2, 3, 3}, {30, 10, 30, 6, 3, 2, 3}, {30, 10, 30, 6, 3, 3, 2},
 	} {
 		if missing := tooLittle(lasted, d); len(missing) != 1 {
 			t.Errorf("%+v: %v", d, missing)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/forge-scheduler/forge/test/chaos/checker"
 )
 
 // enqueue adds jobs by hand and remembers those that were acknowledged.
@@ -49,7 +51,7 @@ func ratedTenants(round int) (tenants []string, priority int) {
 func (r *run) enqueueTenants(ctx context.Context, kind string, each func(round int) (tenants []string, priority int)) {
 	for round := 1; ctx.Err() == nil; round++ {
 		tenants, priority := each(round)
-		_ = r.enqueueBatch(ctx, kind, tenants, priority) // see above
+		_, _ = r.enqueueBatch(ctx, kind, tenants, priority) // see above
 		select {
 		case <-ctx.Done():
 		case <-time.After(tenantsEvery):
@@ -59,15 +61,56 @@ func (r *run) enqueueTenants(ctx context.Context, kind string, each func(round i
 
 // enqueueBatch adds a job of each of the tenants, in one transaction, and remembers them if they were
 // acknowledged.
-func (r *run) enqueueBatch(ctx context.Context, kind string, tenants []string, priority int) error {
+func (r *run) enqueueBatch(ctx context.Context, kind string, tenants []string, priority int) ([]int64, error) {
 	rows, _ := r.pool.Query(ctx, tenantsSQL, kind, tenants, priority)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.acked = append(r.acked, ids...)
+	return ids, nil
+}
+
+// turnsReadySQL asks whether the fair queue has its index, without which it is read by priority
+// and time.
+const turnsReadySQL = `SELECT count(*) = $1 FROM pg_index WHERE indisvalid AND indexrelid::regclass::text ~ 'forge_fair_'`
+
+// awaitTurns waits until the fair queues have their indexes.
+func (r *run) awaitTurns(ctx context.Context) {
+	for ready := false; !ready; {
+		_ = r.pool.QueryRow(ctx, turnsReadySQL, fairQueues).Scan(&ready) // it may be down
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(watchEvery):
+		}
+	}
+}
+
+// enqueueTurns adds backlogs, and a job behind each.
+func (r *run) enqueueTurns(ctx context.Context) {
+	r.awaitTurns(ctx)
+	for ctx.Err() == nil {
+		_ = r.enqueueTurn(ctx, turnBacklog, turnMost) // as above
+		select {
+		case <-ctx.Done():
+		case <-time.After(turnsEvery):
+		}
+	}
+}
+
+// enqueueTurn adds a backlog of a tenant and a job of another one behind it, before which most
+// of the backlog may start.
+func (r *run) enqueueTurn(ctx context.Context, backlog, most int) error {
+	ids, err := r.enqueueBatch(ctx, turnJob, append(slices.Repeat([]string{"big"}, backlog), "small"), 1)
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.acked = append(r.acked, ids...)
+	r.turns = append(r.turns, checker.Turn{Job: ids[backlog], Backlog: ids[:backlog], Most: most})
 	return nil
 }
 

@@ -44,6 +44,7 @@ func (r *run) history() *checker.History {
 		r.Fatal(err)
 	}
 	h.Acked, h.Poisoned, h.Leaps = r.acked, r.poisoned, r.leaps
+	h.Turns = r.turns
 	h.KeyLimits = map[string]int{limitedJob: keyLimit}
 	h.Rates = map[string]checker.Rate{ratedJob: {Limit: rateLimit, Per: ratePer}}
 	if r.prober != nil {

@@ -48,6 +48,15 @@ const (
 	// lease, so that most windows contain starts before and after a change of leaders.
 	rateLimit = 10
 	ratePer   = 4 * time.Second
+	// Every turnsEvery, a tenant has a backlog of turnBacklog jobs, each of which takes turnTakes
+	// in one of three slots, and another one a job behind them. Of the backlog, turnMost may start
+	// before that job: an offer may be lost more than once, and is made again half a second
+	// later. When nothing is done to the cluster, calmMost of calmBacklog may: one for each slot,
+	// and one that was offered before.
+	turnBacklog, turnMost = 24, 12
+	calmBacklog, calmMost = 8, 4
+	turnTakes             = 700 * time.Millisecond
+	turnsEvery            = 8 * time.Second
 	// dealtOften is how long a run must be to inject each kind of fault at least once:
 	// some drawn faults find no target.
 	dealtOften = 5 * time.Minute
@@ -92,6 +101,7 @@ type run struct {
 	acked    []int64
 	poisoned []int64
 	refused  int // enqueued and not acknowledged
+	turns    []checker.Turn
 }
 
 // event is something that was done to the cluster, or came of it.
@@ -277,6 +287,7 @@ func (r *run) rage() {
 	helpers.Go(func() { r.enqueue(ctx) })
 	helpers.Go(func() { r.enqueueTenants(ctx, limitedJob, limitedTenants) })
 	helpers.Go(func() { r.enqueueTenants(ctx, ratedJob, ratedTenants) })
+	helpers.Go(func() { r.enqueueTurns(ctx) })
 	helpers.Go(func() { r.tell(ctx) })
 	for number := range injectors {
 		if number != serverInjector {
@@ -376,8 +387,8 @@ func (r *run) stop() {
 }
 
 // endCalmly replaces the scheduler's leader once nothing is done to the cluster any more,
-// and has a rate used up, so that at least one gap between terms is seen exactly and one rate
-// held something back, however the faults fell.
+// has a rate used up, and a backlog take turns, so that at least one gap between terms is seen
+// exactly, one rate held something back and one job went ahead of others, however the faults fell.
 func (r *run) endCalmly() {
 	r.Helper()
 	r.settle()
@@ -397,8 +408,12 @@ func (r *run) endCalmly() {
 		}
 		time.Sleep(watchEvery)
 	}
-	if err := r.enqueueBatch(ctx, ratedJob, slices.Repeat([]string{"calm"}, rateLimit+1), 1); err != nil {
+	if _, err := r.enqueueBatch(ctx, ratedJob, slices.Repeat([]string{"calm"}, rateLimit+1), 1); err != nil {
 		r.Errorf("enqueue more jobs than a rate allows: %v", err)
+	}
+	r.awaitTurns(ctx)
+	if err := r.enqueueTurn(ctx, calmBacklog, calmMost); err != nil {
+		r.Errorf("enqueue a backlog and a job of another tenant: %v", err)
 	}
 }
 

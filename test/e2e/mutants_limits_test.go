@@ -4,6 +4,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/forge-scheduler/forge/test/chaos/checker"
 )
 
@@ -14,6 +16,12 @@ limit_per_key = { key = "args.tenant", limit = 1 }
 `
 	oneInAWhile = `
 rate_limit = { limit = 1, per = "15s", key = "args.tenant" }
+`
+	inTurns = `
+queue = "mail"
+[queues.mail]
+max_workers = 1
+fair_by = "args.tenant"
 `
 	// slowlyDead leaves a hung node its jobs for a while.
 	slowlyDead = `
@@ -118,4 +126,35 @@ func (s *scene) killAfterRate() bool {
 	s.replaceLeader(term)
 	s.enqueueOne()
 	return s.goesAstray(func() bool { return s.started() > 1 })
+}
+
+const backlogSQL = `
+SELECT id FROM forge_enqueue_many((
+    SELECT jsonb_agg(jsonb_build_object('kind', 'pulse', 'args', jsonb_build_object('tenant', CASE n WHEN $1::int THEN 'small' ELSE 'acme' END)))
+    FROM generate_series(0, $1::int) AS n))`
+
+// killDuringBacklog kills the leader while the backlog of a tenant is worked, and a job of
+// another one waits behind it.
+func (s *scene) killDuringBacklog() bool {
+	s.enter("w", "FORGE_NODE_ROLES=worker")
+	s.enter("a", "FORGE_NODE_ROLES=scheduler")
+	_, term := s.leader(0)
+	s.enter("b", "FORGE_NODE_ROLES=scheduler")
+	eventually(s.t, "the queue has its index", func() bool {
+		return s.number(`SELECT count(*) FROM pg_index WHERE indisvalid AND indexrelid::regclass::text ~ 'forge_fair_'`) == 1
+	})
+	const backlog = 15
+	rows, _ := s.pool.Query(s.t.Context(), backlogSQL, backlog)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	turn := checker.Turn{Job: ids[backlog], Backlog: ids[:backlog], Most: 4}
+	s.turns = append(s.turns, turn)
+	eventually(s.t, "a job has started", func() bool { return s.started() >= 1 })
+	s.replaceLeader(term)
+	eventually(s.t, "the job of the other tenant has started", func() bool {
+		return s.number(`SELECT count(*) FROM river_job WHERE id = $1 AND attempt > 0`, turn.Job) == 1
+	})
+	return s.started() > int64(turn.Most)+1
 }

@@ -77,6 +77,10 @@ var mutants = []mutant{
 		name: "window of a rate", without: "limits/rate-window", want: checker.OverRate, rate: checker.Rate{Limit: 1, Per: 15 * time.Second},
 		config: oneInAWhile + unhurried, strike: (*scene).killAfterRate,
 	},
+	{
+		name: "turns of a fair queue", without: "assign/turns", want: checker.Unfair, takes: 200 * time.Millisecond,
+		config: inTurns + unhurried, strike: (*scene).killDuringBacklog,
+	},
 }
 
 // mutantStrikes is how often a mutant may come off well: the one round that it still has
@@ -131,6 +135,7 @@ type scene struct {
 	orders, testimony string
 	since             time.Time
 	mutant            mutant
+	turns             []checker.Turn
 }
 
 const witnessed = `
@@ -313,6 +318,7 @@ func (s *scene) judge() []checker.Finding {
 		}}
 	}
 	h.KeyLimits, h.Rates = s.mutant.limits()
+	h.Turns = s.turns
 	return slices.DeleteFunc(checker.Check(h), func(f checker.Finding) bool { return !f.Tick.Before(until) })
 }
 

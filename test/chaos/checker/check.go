@@ -43,6 +43,8 @@ const (
 	OverLimit Kind = "OVER_LIMIT"
 	// OverRate: more jobs with one key started in a window than its rate allows.
 	OverRate Kind = "OVER_RATE"
+	// Unfair: a backlog of one key of a fair queue delayed a job of another.
+	Unfair Kind = "UNFAIR"
 	// WrongStart: the recorded start of an attempt is not the time of its claim.
 	WrongStart Kind = "WRONG_START"
 )
@@ -107,6 +109,7 @@ func Check(h *History) []Finding {
 	c.checkLimits()
 	c.checkRates()
 	c.checkStarts()
+	c.checkTurns()
 	slices.SortStableFunc(c.findings, func(a, b Finding) int { return cmp.Compare(a.Kind, b.Kind) })
 	return c.findings
 }

@@ -109,7 +109,7 @@ func TestGoodHistories(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]*story{
 		"fired": good(), "caught up": caughtUp(), "caught up in slices": inSlices(), "queued": queued(), "replaced": replaced(), "skipped": skipped(),
-		"excluded": excluded(), "again": again(), "triggered": triggered(), "limited": limited(), "at a rate": atRate(),
+		"excluded": excluded(), "again": again(), "triggered": triggered(), "limited": limited(), "at a rate": atRate(), "in turns": inTurns(),
 	} {
 		for _, finding := range Check(&s.History) {
 			t.Errorf("%s: %s", name, finding)

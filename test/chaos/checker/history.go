@@ -144,4 +144,5 @@ type History struct {
 	Runs      []Run
 	KeyLimits map[string]int
 	Rates     map[string]Rate
+	Turns     []Turn
 }
