@@ -47,7 +47,7 @@ type recovery struct {
 }
 
 // recoveries returns what followed each outage: its last fault, and the first term that began
-// after the outage did, unless another outage came before.
+// after the outage did, unless another outage or fault came before.
 func recoveries(outages []primaryOutage, events []event, leads []checker.Lead) []recovery {
 	var all []recovery
 	for i, o := range outages {
@@ -58,8 +58,8 @@ func recoveries(outages []primaryOutage, events []event, leads []checker.Lead) [
 			}
 		}
 		next := slices.IndexFunc(leads, func(l checker.Lead) bool { return l.At.After(o.from) })
-		last := i+1 == len(outages)
-		if next >= 0 && (last || leads[next].At.Before(outages[i+1].from)) {
+		another := func(e event) bool { return e.at.After(o.to) && e.at.Before(leads[next].At) }
+		if next >= 0 && (i+1 == len(outages) || leads[next].At.Before(outages[i+1].from)) && !slices.ContainsFunc(events, another) {
 			found.term = max(0, leads[next].At.Sub(o.to))
 		}
 		all = append(all, found)
@@ -119,14 +119,20 @@ func TestFailoversAreDealtFromTheSeed(t *testing.T) {
 func TestRecoveryIsTheNextTermAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	at := func(seconds float64) time.Time { return time.Unix(0, int64(seconds*1e9)) }
-	outages := []primaryOutage{{"pg-2", at(10), at(12)}, {"pg-3", at(20), at(21)}, {"pg-1", at(30), at(31)}, {"pg-2", at(40), at(41)}}
-	events := []event{{at(9), killPrimary, ""}, {at(19), switchover, ""}, {at(29), restartHAProxy, ""}, {at(39), cutPrimary, ""}}
-	leads := []checker.Lead{{At: at(1)}, {At: at(12.5)}, {At: at(20.9)}, {At: at(44)}}
+	outages := []primaryOutage{
+		{"pg-2", at(10), at(12)}, {"pg-3", at(20), at(21)}, {"pg-1", at(30), at(31)}, {"pg-2", at(40), at(41)}, {"pg-2", at(50), at(51)},
+	}
+	events := []event{
+		{at(9), killPrimary, ""}, {at(19), switchover, ""}, {at(29), restartHAProxy, ""}, {at(39), cutPrimary, ""},
+		{at(49), freezePrimary, ""}, {at(60), restartHAProxy, ""},
+	}
+	leads := []checker.Lead{{At: at(1)}, {At: at(12.5)}, {At: at(20.9)}, {At: at(44)}, {At: at(61)}}
 	want := []recovery{
 		{outages[0], killPrimary, 500 * time.Millisecond},
 		{outages[1], switchover, 0}, // the prober saw the end late
 		{outages[2], restartHAProxy, -1},
 		{outages[3], cutPrimary, 3 * time.Second},
+		{outages[4], freezePrimary, -1}, // the term at 61 s followed another fault
 	}
 	if got := recoveries(outages, events, leads); !slices.Equal(got, want) {
 		t.Errorf("recoveries:\n%+v\nwant:\n%+v", got, want)

@@ -259,7 +259,9 @@ func (r *patroniRun) reportFailovers(h *checker.History) {
 		if found.term >= 0 {
 			next = "next term after " + found.term.Round(time.Millisecond).String()
 			byCause[found.cause] = append(byCause[found.cause], found.term)
-			all = append(all, found.term)
+			if found.cause != restartHAProxy { // which may be gone for longer
+				all = append(all, found.term)
+			}
 		}
 		fmt.Fprintf(text, "  %s: no server took writes for %s, then %s; %s\n",
 			found.cause, found.to.Sub(found.from).Round(time.Millisecond), found.member, next)
