@@ -123,8 +123,12 @@ func TestRecoveryIsTheNextTermAfterAnOutage(t *testing.T) {
 		{"pg-2", at(10), at(12)}, {"pg-3", at(20), at(21)}, {"pg-1", at(30), at(31)}, {"pg-2", at(40), at(41)}, {"pg-2", at(50), at(51)},
 	}
 	events := []event{
-		{at(9), killPrimary, ""}, {at(19), switchover, ""}, {at(29), restartHAProxy, ""}, {at(39), cutPrimary, ""},
-		{at(49), freezePrimary, ""}, {at(60), restartHAProxy, ""},
+		{at(9), killPrimary, ""},
+		{at(19), switchover, ""},
+		{at(29), restartHAProxy, ""},
+		{at(39), cutPrimary, ""},
+		{at(49), freezePrimary, ""},
+		{at(60), restartHAProxy, ""},
 	}
 	leads := []checker.Lead{{At: at(1)}, {At: at(12.5)}, {At: at(20.9)}, {At: at(44)}, {At: at(61)}}
 	want := []recovery{
