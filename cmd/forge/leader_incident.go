@@ -18,6 +18,7 @@ import (
 )
 
 func (a *app) leaderIncidentCommand() *cobra.Command {
+	var term int64 // 0: the newest
 	return &cobra.Command{
 		Use: "incident ROLE [TERM]", Short: "Show what happened when a role changed hands: the gap, delayed ticks, rescued jobs",
 		Long: "Shows how the term before ended, when that was noticed, how long nobody led, which ticks were\n" +
@@ -25,14 +26,16 @@ func (a *app) leaderIncidentCommand() *cobra.Command {
 			"Without TERM it shows the newest term or, if the role has no leader, the time since the last one.",
 		Args:    cobra.RangeArgs(1, 2),
 		Example: "  forge leader incident scheduler 12\n  forge leader incident scheduler -o json",
-		RunE: a.onDatabase(func(ctx context.Context, pool *pgxpool.Pool, args []string) error {
-			var term int64
-			if len(args) == 2 {
-				var err error
-				if term, err = strconv.ParseInt(args[1], 10, 64); err != nil || term < 1 {
-					return usageError(fmt.Errorf("%q is no term; want a number from forge leader history", args[1]))
-				}
+		PreRunE: func(_ *cobra.Command, args []string) (err error) {
+			if len(args) < 2 {
+				return nil
 			}
+			if term, err = strconv.ParseInt(args[1], 10, 64); err != nil || term < 1 {
+				return usageError(fmt.Errorf("%q is no term; want a number from forge leader history", args[1]))
+			}
+			return nil
+		},
+		RunE: a.onDatabase(func(ctx context.Context, pool *pgxpool.Pool, args []string) error {
 			found, err := incident.New(pool, a.cfg.Retention.CronTicks.Std()).Read(ctx, args[0], term)
 			if errors.Is(err, incident.ErrNotFound) {
 				return noIncident(ctx, pool, args[0], term)

@@ -22,6 +22,9 @@ import (
 type breakdownFlags struct {
 	by, since, from, to, sort string
 	limit                     int
+
+	width        time.Duration // of since
+	begins, ends time.Time     // from and to; zero if they are not given
 }
 
 func (a *app) metricsCommand() *cobra.Command {
@@ -34,6 +37,7 @@ func (a *app) metricsCommand() *cobra.Command {
 		Example: "  forge metrics --by kind\n" +
 			"  forge metrics --by cron --since 24h --sort failures\n" +
 			"  forge metrics --by node --from 2026-11-20T00:00:00Z --to 2026-11-20T06:00:00Z -o json",
+		PreRunE: f.parse,
 		RunE: a.onDatabase(func(ctx context.Context, pool *pgxpool.Pool, _ []string) error {
 			now, err := postgres.Now(ctx, pool)
 			if err != nil {
@@ -65,32 +69,40 @@ func (a *app) metricsCommand() *cobra.Command {
 	return cmd
 }
 
-// stretch checks the flags and returns their time.
-func (f *breakdownFlags) stretch(now time.Time) (from, to time.Time, err error) {
-	if !slices.Contains(metrics.Dimensions, f.by) {
-		return from, to, usageError(fmt.Errorf("--by: found %q, want one of %s", f.by, strings.Join(metrics.Dimensions, ", ")))
-	}
-	if !slices.Contains(aggregator.BreakdownOrders, f.sort) {
-		return from, to, usageError(fmt.Errorf("--sort: found %q, want one of %s", f.sort, strings.Join(aggregator.BreakdownOrders, ", ")))
-	}
-	if f.limit < 1 || f.limit > aggregator.MostKeys {
-		return from, to, usageError(fmt.Errorf("--limit: found %d, want 1 to %d", f.limit, aggregator.MostKeys))
+// parse checks the flags.
+func (f *breakdownFlags) parse(*cobra.Command, []string) error {
+	switch {
+	case !slices.Contains(metrics.Dimensions, f.by):
+		return usageError(fmt.Errorf("--by: found %q, want one of %s", f.by, strings.Join(metrics.Dimensions, ", ")))
+	case !slices.Contains(aggregator.BreakdownOrders, f.sort):
+		return usageError(fmt.Errorf("--sort: found %q, want one of %s", f.sort, strings.Join(aggregator.BreakdownOrders, ", ")))
+	case f.limit < 1 || f.limit > aggregator.MostKeys:
+		return usageError(fmt.Errorf("--limit: found %d, want 1 to %d", f.limit, aggregator.MostKeys))
 	}
 	width, err := config.ParseDuration(f.since)
 	if err != nil || width <= 0 {
-		return from, to, usageError(fmt.Errorf("--since: found %q, want a duration such as 24h", f.since))
+		return usageError(fmt.Errorf("--since: found %q, want a duration such as 24h", f.since))
 	}
-	to = now
+	f.width = width.Std()
 	if f.to != "" {
-		if to, err = parseInstant("--to", f.to); err != nil {
-			return from, to, err
+		if f.ends, err = parseInstant("--to", f.to); err != nil {
+			return err
 		}
 	}
-	from = to.Add(-width.Std())
 	if f.from != "" {
-		if from, err = parseInstant("--from", f.from); err != nil {
-			return from, to, err
-		}
+		f.begins, err = parseInstant("--from", f.from)
+	}
+	return err
+}
+
+// stretch returns the time of the flags.
+func (f *breakdownFlags) stretch(now time.Time) (from, to time.Time, err error) {
+	from, to = f.begins, f.ends
+	if to.IsZero() {
+		to = now
+	}
+	if from.IsZero() {
+		from = to.Add(-f.width)
 	}
 	if !from.Before(to) {
 		return from, to, usageError(errors.New("--from must be before --to"))

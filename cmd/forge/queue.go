@@ -130,14 +130,9 @@ func (h pausedQueue) pronoun() string {
 
 func (a *app) queuePauseCommand() *cobra.Command {
 	var lasts string
+	var span time.Duration
 	cmd := a.holdQueueCommand("pause NAME", "Start no more jobs of a queue until it is resumed; running jobs continue", func(ctx context.Context, store *jobstore.Store, queue string, order jobstore.QueuePauseOrder) (jobstore.QueuePause, bool, error) {
-		if lasts != "" {
-			d, err := config.ParseDuration(lasts)
-			if err != nil {
-				return jobstore.QueuePause{}, false, usageError(fmt.Errorf("--for %q: %w; want a time such as 90m, 2h or 3d", lasts, err))
-			}
-			order.For = d.Std()
-		}
+		order.For = span
 		return store.PauseQueue(ctx, queue, order)
 	}, func(h pausedQueue) string {
 		switch {
@@ -149,6 +144,17 @@ func (a *app) queuePauseCommand() *cobra.Command {
 			return fmt.Sprintf("%s paused until %s; resume %s earlier with forge queue resume %s%s", h.subject(), stamp(h.PausedUntil), h.pronoun(), h.Name, h.Flags())
 		}
 	})
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if lasts == "" {
+			return nil
+		}
+		d, err := config.ParseDuration(lasts)
+		if err != nil {
+			return usageError(fmt.Errorf("--for %q: %w; want a time such as 90m, 2h or 3d", lasts, err))
+		}
+		span = d.Std()
+		return nil
+	}
 	cmd.Example += "\n  forge queue pause mail --for 2h --reason 'the provider is down'\n  forge queue pause mail --key args.tenant=acme"
 	cmd.Flags().StringVar(&lasts, "for", "", "for how long, such as 90m, 2h or 3d; then the leader resumes it (default: until it is resumed)")
 	return cmd
@@ -188,23 +194,26 @@ func (a *app) holdQueueCommand(use, short string,
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
 		Example: "  forge queue " + strings.Replace(use, "NAME", "mail", 1),
-		RunE: a.onDatabase(func(ctx context.Context, pool *pgxpool.Pool, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			selection, err := jobstore.SelectJobs(kind, keyed)
 			if err != nil {
 				return usageError(fmt.Errorf("--key: %w", err))
 			}
-			pause, changed, err := change(ctx, jobstore.New(pool), args[0], jobstore.QueuePauseOrder{By: whoAmI(), Reason: reason, Jobs: selection})
-			switch {
-			case errors.Is(err, jobstore.ErrNoQueue):
-				return unknownQueue(ctx, pool, args[0])
-			case errors.Is(err, eventstore.ErrReasonTooLong), errors.Is(err, jobstore.ErrPauseSpan), errors.Is(err, jobstore.ErrManyPauses):
-				return usageError(err)
-			case err != nil:
-				return err
-			}
-			answer := pausedQueue{Name: args[0], JobPause: jobstore.JobPause{JobSelection: selection, QueuePause: pause}, Changed: changed}
-			return a.result(answer, "%s", say(answer))
-		}),
+			order := jobstore.QueuePauseOrder{By: whoAmI(), Reason: reason, Jobs: selection}
+			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
+				pause, changed, err := change(ctx, jobstore.New(pool), args[0], order)
+				switch {
+				case errors.Is(err, jobstore.ErrNoQueue):
+					return unknownQueue(ctx, pool, args[0])
+				case errors.Is(err, eventstore.ErrReasonTooLong), errors.Is(err, jobstore.ErrPauseSpan), errors.Is(err, jobstore.ErrManyPauses):
+					return usageError(err)
+				case err != nil:
+					return err
+				}
+				answer := pausedQueue{Name: args[0], JobPause: jobstore.JobPause{JobSelection: selection, QueuePause: pause}, Changed: changed}
+				return a.result(answer, "%s", say(answer))
+			})
+		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who look at the queue")
 	cmd.Flags().StringVar(&kind, "kind", "", "only jobs of this kind")

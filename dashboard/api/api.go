@@ -86,7 +86,7 @@ func New(opts Options, g *auth.Guard, c *cluster.Cluster) *API {
 // Routes returns the routes of the probes and of the API.
 func (s *API) Routes() []route.Route {
 	routes := slices.Concat(s.probeRoutes(), s.documentRoutes(), s.leaderRoutes(), s.eventRoutes(), s.activityRoutes(), s.configRoutes(), s.metricRoutes(), s.alertRoutes(),
-		s.cronRoutes(), s.jobRoutes(), s.deadRoutes(), s.nodeRoutes(), s.tokenRoutes(), s.sessionRoutes(), []route.Route{s.readerRoute()})
+		s.cronRoutes(), s.jobRoutes(), s.queueRoutes(), s.deadRoutes(), s.nodeRoutes(), s.tokenRoutes(), s.sessionRoutes(), []route.Route{s.readerRoute()})
 	for i, r := range routes {
 		if r.Posts != nil {
 			routes[i].Post = s.idempotent(r, r.Post)

@@ -26,8 +26,8 @@ const (
 )
 
 // queueScan is the sweep's position in one queue. The top of the queue is its beginning, or
-// where the marks are if a read from the beginning takes long. During a backlog, the cursor is deep in the queue, and the top is read again every
-// topInterval.
+// where the marks are if a read from the beginning takes long. During a backlog, the cursor is
+// deep in the queue, and the top is read again every topInterval.
 type queueScan struct {
 	queue     string
 	marks     marks
