@@ -59,7 +59,7 @@ func (c candidate) plan(ctx context.Context, pool *pgxpool.Pool, ahead time.Dura
 	if plan.Renamed, err = renames(plan.Changes["crons"], inForce.Body, c.body); err != nil {
 		return Plan{}, err
 	}
-	if plan.Limits, err = effects(ctx, pool, limitsOf(c.cfg)); err != nil {
+	if plan.Limits, plan.UncountedLimits, err = effects(ctx, pool, limitsOf(c.cfg)); err != nil {
 		return Plan{}, err
 	}
 	return plan, computeRuns(ctx, pool, c.cfg, ahead, &plan)
@@ -72,12 +72,13 @@ const (
 	effectsTime = 5 * time.Second
 )
 
-// effects returns what those of the limits would hold back that are not in force, by name.
-func effects(ctx context.Context, pool *pgxpool.Pool, limits []jobstore.Limit) ([]cronstore.LimitEffect, error) {
+// effects returns what those of the limits would hold back that are not in force, by name, and how
+// many of them were left out.
+func effects(ctx context.Context, pool *pgxpool.Pool, limits []jobstore.Limit) (found []cronstore.LimitEffect, uncounted int, err error) {
 	store := jobstore.New(pool)
 	inForce, err := store.Limits(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	limits = slices.DeleteFunc(limits, func(l jobstore.Limit) bool {
 		return l.Scope == jobstore.ScopeWeight || l.Class() == jobstore.ClassRate || slices.Contains(inForce, l)
@@ -87,14 +88,13 @@ func effects(ctx context.Context, pool *pgxpool.Pool, limits []jobstore.Limit) (
 	})
 	nodes, err := nodestore.New(pool).List(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	present := len(slices.DeleteFunc(nodes, func(n nodestore.Node) bool { return !n.Present() }))
-	var found []cronstore.LimitEffect
 	began := time.Now()
-	for _, l := range limits[:min(len(limits), maxEffects)] {
-		if time.Since(began) > effectsTime {
-			break
+	for i, l := range limits {
+		if i == maxEffects || time.Since(began) > effectsTime {
+			return found, len(limits) - i, nil
 		}
 		most := l.Most
 		if l.PerNode {
@@ -102,7 +102,7 @@ func effects(ctx context.Context, pool *pgxpool.Pool, limits []jobstore.Limit) (
 		}
 		backlog, err := store.Backlog(ctx, l)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if backlog.Jobs == 0 {
 			continue
@@ -113,7 +113,7 @@ func effects(ctx context.Context, pool *pgxpool.Pool, limits []jobstore.Limit) (
 		}
 		found = append(found, effect)
 	}
-	return found, nil
+	return found, 0, nil
 }
 
 // computeRuns adds the runs to a plan.

@@ -57,9 +57,12 @@ type Plan struct {
 	// Limits are the new and changed limits of running jobs that would hold waiting jobs back
 	// now.
 	Limits []LimitEffect `json:"limits,omitempty"`
-	From   time.Time     `json:"from"`
-	Until  time.Time     `json:"until"`
-	Runs   []RunChange   `json:"runs"`
+	// UncountedLimits is the number of further new and changed limits, for which nothing was
+	// counted because there are many or because it took long.
+	UncountedLimits int         `json:"uncounted_limits,omitempty"`
+	From            time.Time   `json:"from"`
+	Until           time.Time   `json:"until"`
+	Runs            []RunChange `json:"runs"`
 	// Uncompared is the number of changed crons beyond the first ones, whose runs were not
 	// compared.
 	Uncompared int `json:"uncompared,omitempty"`

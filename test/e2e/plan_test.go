@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -76,6 +77,16 @@ func TestPlanShowsWhatAFileWouldChange(t *testing.T) {
 		t.Errorf("%+v", plan)
 	}
 	c.must("plan", "--config", edited, "-o", "yaml")
+	many := filepath.Join(t.TempDir(), "forge.toml")
+	for i := range 103 { // of 100 it is counted what they hold back
+		text += fmt.Sprintf("[queues.q%03d]\nmax_workers = 1\nglobal_limit = 1\n", i)
+	}
+	if err := os.WriteFile(many, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said, want := c.must("plan", "--config", many), "\n3 more limits are new or changed; what they would hold back was not counted.\n"; !strings.Contains(said, want) {
+		t.Errorf("no %q in\n%s", want, said)
+	}
 	if n := c.number(`SELECT count(*) FROM forge_crons WHERE name = 'sundays'`) + c.number(`SELECT count(*) - 1 FROM forge_config`); n != 0 {
 		t.Error("a plan changed the database")
 	}
