@@ -15,14 +15,15 @@ const headStart = 250 * time.Millisecond
 
 // Connect connects to a server of an address that config.ValidateConnect accepts. It prefers
 // earlier ones, and a server that does not answer delays the next one by headStart only: a frozen
-// server accepts connections and says nothing.
+// server accepts connections and says nothing. While it waits for such a server, it tries those
+// again that have refused: one of them may be promoted in its place.
 func Connect(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
 	servers := separate(config)
 	if len(servers) == 1 {
 		return pgx.ConnectConfig(ctx, config)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	race := connectRace{servers: servers, results: make(chan connectResult, len(servers))}
+	race := connectRace{servers: servers, errs: make([]error, len(servers)), results: make(chan connectResult, len(servers))}
 	defer race.close()
 	defer cancel()
 	return race.run(ctx)
@@ -30,51 +31,62 @@ func Connect(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
 
 // connectResult is the end of one attempt.
 type connectResult struct {
-	conn *pgx.Conn
-	err  error
+	server int
+	conn   *pgx.Conn
+	err    error
 }
 
-// connectRace is the attempts to connect to the servers of an address.
+// connectRace is the attempts to connect to the servers of an address, one at a time for each.
 type connectRace struct {
-	servers []*pgx.ConnConfig // not tried yet
+	servers []*pgx.ConnConfig
+	untried int     // the first server that was not tried yet
+	refused []int   // servers whose last attempt has failed, the longest ago first
+	errs    []error // of the last attempts
 	results chan connectResult
 	pending int
 }
 
-// start begins an attempt to connect to the next server, if there is one.
-func (r *connectRace) start(ctx context.Context) {
-	if len(r.servers) == 0 {
-		return
-	}
-	server := r.servers[0]
-	r.servers = r.servers[1:]
+// start begins an attempt to connect to a server.
+func (r *connectRace) start(ctx context.Context, server int) {
 	r.pending++
 	go func() {
-		conn, err := pgx.ConnectConfig(ctx, server)
-		r.results <- connectResult{conn, err}
+		conn, err := pgx.ConnectConfig(ctx, r.servers[server])
+		r.results <- connectResult{server, conn, err}
 	}()
 }
 
-// run returns the first connection, or the errors of all servers.
+// startUntried begins an attempt to connect to the next server, if there is one.
+func (r *connectRace) startUntried(ctx context.Context) bool {
+	if r.untried == len(r.servers) {
+		return false
+	}
+	r.start(ctx, r.untried)
+	r.untried++
+	return true
+}
+
+// run returns the first connection or, when no attempt is in progress, the errors of all servers.
 func (r *connectRace) run(ctx context.Context) (*pgx.Conn, error) {
-	var all []error
 	next := time.NewTicker(headStart)
 	defer next.Stop()
-	for r.start(ctx); r.pending > 0; {
+	for r.startUntried(ctx); r.pending > 0; {
 		select {
 		case result := <-r.results:
 			r.pending--
 			if result.err == nil {
 				return result.conn, nil
 			}
-			all = append(all, result.err)
+			r.errs[result.server], r.refused = result.err, append(r.refused, result.server)
 			next.Reset(headStart)
-			r.start(ctx)
+			r.startUntried(ctx)
 		case <-next.C:
-			r.start(ctx)
+			if !r.startUntried(ctx) && len(r.refused) > 0 {
+				r.start(ctx, r.refused[0])
+				r.refused = r.refused[1:]
+			}
 		}
 	}
-	return nil, errors.Join(all...)
+	return nil, errors.Join(r.errs...)
 }
 
 // close waits for the attempts that are still in progress, and closes their connections.

@@ -2,7 +2,9 @@ package postgres_test
 
 import (
 	"context"
+	"io"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +55,64 @@ func TestConnectDoesNotWaitForASilentServer(t *testing.T) {
 	defer func() { _ = conn.Close(ctx) }()
 	var one int
 	if err := conn.QueryRow(ctx, "SELECT 1").Scan(&one); err != nil || one != 1 {
+		t.Errorf("the connection does not work: %v", err)
+	}
+}
+
+// refusingAtFirst is a server that ends a number of connections, and forwards all others to an
+// address.
+func refusingAtFirst(t *testing.T, refuses int, address string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for n := 0; ; n++ {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			if n < refuses {
+				_ = client.Close()
+				continue
+			}
+			server, err := net.Dial("tcp", address) //nolint:noctx // ends with the client
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			go func() { _, _ = io.Copy(server, client); _ = server.Close() }()
+			go func() { _, _ = io.Copy(client, server); _ = client.Close() }()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// A replica refuses until it is promoted, while the old primary is frozen.
+func TestConnectTriesAgainBesideASilentServer(t *testing.T) {
+	t.Parallel()
+	config := withHosts(t, pgtest.URL(t), silentServer(t))
+	address := config.Fallbacks[len(config.Fallbacks)-1]
+	promoted := refusingAtFirst(t, 3, net.JoinHostPort(address.Host, strconv.Itoa(int(address.Port))))
+	host, port, err := net.SplitHostPort(promoted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address.Host, address.Port = host, uint16(number)
+	ctx, cancel := context.WithTimeout(t.Context(), nodes.WaitTimeout)
+	defer cancel()
+	conn, err := postgres.Connect(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	if err := conn.Ping(ctx); err != nil {
 		t.Errorf("the connection does not work: %v", err)
 	}
 }
