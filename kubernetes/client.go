@@ -59,7 +59,9 @@ func newClient(kubeconfig string, timeout time.Duration) (*client, error) {
 	config.APIPath, config.GroupVersion = "/apis", &coordination.SchemeGroupVersion
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.UserAgent = "forge"
-	config.Wrap(func(transport http.RoundTripper) http.RoundTripper { return netguard.LimitAnswers(transport, maxAnswer) })
+	config.Wrap(func(transport http.RoundTripper) http.RoundTripper {
+		return netguard.LimitAnswers(transport, maxAnswer)
+	})
 	requests, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Kubernetes' API server: %w", err)

@@ -78,7 +78,7 @@ func refusingAtFirst(t *testing.T, refuses int, address string) string {
 				_ = client.Close()
 				continue
 			}
-			server, err := net.Dial("tcp", address) //nolint:noctx // ends with the client
+			server, err := net.Dial("tcp", address)
 			if err != nil {
 				_ = client.Close()
 				continue

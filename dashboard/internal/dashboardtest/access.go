@@ -20,8 +20,8 @@ func (f File) Plan(_ context.Context, ahead time.Duration) (cronstore.Plan, erro
 	return cronstore.Plan{
 		Hash: "b", InForce: "a", State: cronstore.StateApplied, From: Epoch, Until: Epoch.Add(ahead),
 		Changes: changes(), UncountedLimits: 7,
-		Limits:  []cronstore.LimitEffect{{Scope: "queue", Name: "bulk", Limit: 2, Key: "args.tenant", Jobs: 40, Values: 3}},
-		Runs:    []cronstore.RunChange{{Cron: "x", Appear: 1, Until: Epoch}},
+		Limits: []cronstore.LimitEffect{{Scope: "queue", Name: "bulk", Limit: 2, Key: "args.tenant", Jobs: 40, Values: 3}},
+		Runs:   []cronstore.RunChange{{Cron: "x", Appear: 1, Until: Epoch}},
 	}, nil
 }
 
