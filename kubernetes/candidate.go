@@ -35,6 +35,7 @@ type candidate struct {
 	seen    string    // the holder and the time of its renewal as read last
 	seenAt  time.Time // when they were first read so
 	own     string    // the same as this process wrote them last
+	sent    string    // the same as it tried to renew it last
 	trouble string    // the error that was logged last
 }
 
@@ -101,8 +102,7 @@ func (c *candidate) run(ctx context.Context) {
 		c.step(ctx)
 		select {
 		case <-ctx.Done():
-			c.giveUp("")
-			c.step(context.WithoutCancel(ctx))
+			c.end(context.WithoutCancel(ctx))
 			return
 		case <-ticker.C:
 		case <-c.wake:
@@ -110,10 +110,22 @@ func (c *candidate) run(ctx context.Context) {
 	}
 }
 
-// step reads the Lease and writes it if that is due.
-func (c *candidate) step(ctx context.Context) {
+// end gives the Lease up. A renewal that was cancelled may reach the API server between reading and
+// writing; then both are repeated.
+func (c *candidate) end(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout(c.opts.duration))
+	defer cancel()
+	c.giveUp("")
+	for outrun := true; outrun && ctx.Err() == nil; {
+		outrun = c.step(ctx)
+	}
+}
+
+// step reads the Lease and writes it if that is due. It reports whether the Lease was written in
+// between, so that this failed.
+func (c *candidate) step(ctx context.Context) (outrun bool) {
 	if c.idle() {
-		return
+		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout(c.opts.duration))
 	defer cancel()
@@ -124,7 +136,7 @@ func (c *candidate) step(ctx context.Context) {
 		lease = &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: c.name, Labels: map[string]string{"app.kubernetes.io/managed-by": "forge"}}}
 	case err != nil:
 		c.failed(ctx, "read", err)
-		return
+		return false
 	}
 	c.observe(lease)
 	c.mu.Lock()
@@ -134,7 +146,7 @@ func (c *candidate) step(ctx context.Context) {
 	switch {
 	case wanted && (holder == c.opts.identity || c.free(lease)):
 		holder = c.opts.identity
-	case !wanted && holder == c.opts.identity && c.seen == c.own: // one that was given to this node may be wanted yet
+	case !wanted && holder == c.opts.identity && (c.seen == c.own || c.seen == c.sent): // one that was given to this node may be wanted yet
 		holder = heir
 	case c.free(lease):
 		holder, due = "", false
@@ -144,10 +156,11 @@ func (c *candidate) step(ctx context.Context) {
 	if due {
 		if err := c.put(ctx, lease, holder); err != nil {
 			c.failed(ctx, "write", err)
-			return
+			return apierrors.IsConflict(err)
 		}
 	}
 	c.learn(holder, sent, giving)
+	return false
 }
 
 func holderOf(lease *coordination.Lease) string {
@@ -189,8 +202,8 @@ func (c *candidate) free(lease *coordination.Lease) bool {
 
 // put writes the Lease with a holder.
 func (c *candidate) put(ctx context.Context, lease *coordination.Lease, holder string) error {
-	now, transitions := metav1.NowMicro(), int32(0)
-	seconds := int32((c.opts.duration + time.Second - 1) / time.Second) //nolint:gosec // at most a day
+	now, transitions := metav1.NewMicroTime(time.Now().Truncate(time.Microsecond)), int32(0) // as it is stored
+	seconds := int32((c.opts.duration + time.Second - 1) / time.Second)                      //nolint:gosec // at most a day
 	if lease.Spec.LeaseTransitions != nil {
 		transitions = *lease.Spec.LeaseTransitions
 	}
@@ -202,6 +215,9 @@ func (c *candidate) put(ctx context.Context, lease *coordination.Lease, holder s
 	}
 	lease.Spec.HolderIdentity, lease.Spec.RenewTime = &holder, &now
 	lease.Spec.LeaseDurationSeconds, lease.Spec.LeaseTransitions = &seconds, &transitions
+	if holder == c.opts.identity {
+		c.sent = stateOf(lease)
+	}
 	if err := c.client.write(ctx, lease); err != nil {
 		return err
 	}

@@ -112,9 +112,7 @@ func TestUnwantedLeaseIsGivenUp(t *testing.T) {
 	a, _ := start(t, server, "a")
 	eventually(t, "a holds the Lease", a.byRole["scheduler"].want)
 	eventually(t, "nobody holds the Lease", func() bool { return server.Holder(schedulerLease) == "" })
-	if a.byRole["scheduler"].isNamed() {
-		t.Error("a believes to hold the Lease")
-	}
+	eventually(t, "a has the answer", func() bool { return !a.byRole["scheduler"].isNamed() })
 }
 
 func TestStolenLease(t *testing.T) {
@@ -202,5 +200,30 @@ func TestLongAnswerIsAnError(t *testing.T) {
 	server.Steal(schedulerLease, strings.Repeat("x", 2*maxAnswer), time.Minute)
 	if holder, err := client.holder(t.Context(), schedulerLease); err == nil || !strings.Contains(err.Error(), "too large") {
 		t.Errorf("an answer of %d bytes: %d of them, %v", 2*maxAnswer, len(holder), err)
+	}
+}
+
+// What a node that ends has sent just before may have been done, or be done later.
+func TestEndGivesLeaseUpDespiteItsLastRenewal(t *testing.T) {
+	t.Parallel()
+	for name, strike := range map[string]func(*testing.T, *kubetest.Server){
+		"the renewal is done without an answer": func(t *testing.T, s *kubetest.Server) {
+			t.Helper()
+			s.HoldWrite()
+			eventually(t, "a renewal is done", s.Held)
+		},
+		"the renewal comes in between": func(_ *testing.T, s *kubetest.Server) { s.OutrunRelease() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := kubetest.Start(t)
+			a, stop := start(t, server, "a")
+			eventually(t, "a holds the Lease", a.byRole["scheduler"].want)
+			strike(t, server)
+			stop()
+			if holder := server.Holder(schedulerLease); holder != "" {
+				t.Errorf("%s has ended and keeps the Lease", holder)
+			}
+		})
 	}
 }

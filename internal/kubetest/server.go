@@ -36,6 +36,9 @@ type Server struct {
 	status int           // if not 0, the answer to all requests
 	cut    string        // a client without answers
 	delay  time.Duration // before each answer
+	hold   bool          // the next write is done and not answered
+	held   bool          // that has happened
+	outrun bool          // the next release is a conflict
 }
 
 // Start starts a server that ends with the test.
@@ -83,6 +86,28 @@ func (s *Server) Delay(delay time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.delay = delay
+}
+
+// HoldWrite makes the server do the next write without an answer.
+func (s *Server) HoldWrite() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hold, s.held = true, false
+}
+
+// Held reports whether a write is held.
+func (s *Server) Held() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held
+}
+
+// OutrunRelease makes the server refuse the next write that gives a Lease up, as if it had been written
+// since it was read.
+func (s *Server) OutrunRelease() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outrun = true
 }
 
 // Holder returns who holds a Lease, whether or not it has ended.
@@ -134,8 +159,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mu.Lock()
+	object := s.serve(r, strings.TrimPrefix(name, "/"))
+	if s.hold && r.Method != http.MethodGet {
+		s.hold, s.held = false, true
+		s.mu.Unlock()
+		<-r.Context().Done()
+		return
+	}
 	defer s.mu.Unlock()
-	answer(w, http.StatusOK, s.serve(r, strings.TrimPrefix(name, "/")))
+	answer(w, http.StatusOK, object)
 }
 
 // wait waits for as long as a client is to wait, and returns the status to answer with, which may
@@ -171,6 +203,10 @@ func (s *Server) serve(r *http.Request, name string) any {
 	var sent coordination.Lease
 	if err := json.NewDecoder(r.Body).Decode(&sent); err != nil {
 		return failure(http.StatusBadRequest)
+	}
+	if s.outrun && sent.Spec.HolderIdentity != nil && *sent.Spec.HolderIdentity == "" {
+		s.outrun = false
+		return failure(http.StatusConflict)
 	}
 	switch {
 	case r.Method == http.MethodPost && s.leases[sent.Name] != nil:

@@ -22,3 +22,6 @@ func (l limitedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer.Body = http.MaxBytesReader(nil, answer.Body, l.most)
 	return answer, nil
 }
+
+// WrappedRoundTripper returns the transport. client-go cancels requests through it.
+func (l limitedAnswers) WrappedRoundTripper() http.RoundTripper { return l.RoundTripper }
