@@ -51,13 +51,18 @@ func (c *Client) WriteResults(ctx context.Context, done Successes, others *Resul
 	if others != nil {
 		batch.Queue(fenced(c.setStateSQL), c.resultArgs(*others))
 	}
-	sent := c.pool.SendBatch(ctx, batch)
+	conn, err := c.pool.Acquire(ctx) // so that the server that was read confirms it
+	if err != nil {
+		return Written{}, err
+	}
+	defer conn.Release()
+	sent := conn.SendBatch(ctx, batch)
 	onlyRead, err := w.read(sent, len(done.IDs), others != nil)
 	if err := cmp.Or(err, sent.Close()); err != nil {
 		return Written{}, err
 	}
-	if onlyRead {
-		err = postgres.Confirm(ctx, c.pool)
+	if onlyRead || others != nil && len(w.Rows) < len(others.IDs) {
+		err = postgres.Confirm(ctx, conn)
 	}
 	return w, err
 }

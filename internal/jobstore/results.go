@@ -149,18 +149,24 @@ type ResultRow struct {
 
 // SetState writes results and returns the current rows. It runs on the pool, or on db if
 // that is not nil: the transaction in which a worker completes its job. If a row is not
-// written, because an earlier request has written its result, SetState waits for the
-// synchronous replicas as it does for a written row.
+// written, because an earlier request has written its result, or is not there, SetState waits for
+// the synchronous replicas as it does for a written row: a primary that was replaced while it
+// was frozen does not have the newest jobs, and has no replicas any more.
 func (c *Client) SetState(ctx context.Context, db postgres.DB, r Results) ([]ResultRow, error) {
 	if db == nil {
-		db = c.pool
+		conn, err := c.pool.Acquire(ctx) // so that the server that was read confirms it
+		if err != nil {
+			return nil, err
+		}
+		defer conn.Release()
+		db = conn
 	}
 	rows, err := db.Query(ctx, fenced(c.setStateSQL), c.resultArgs(r))
 	if err != nil {
 		return nil, err
 	}
 	results, onlyRead, err := collectResults(rows)
-	if err == nil && onlyRead {
+	if err == nil && (onlyRead || len(results) < len(r.IDs)) {
 		err = postgres.Confirm(ctx, db)
 	}
 	return results, err
