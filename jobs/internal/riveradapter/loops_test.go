@@ -372,6 +372,28 @@ func TestResultWaitsForReplica(t *testing.T) {
 	}
 }
 
+// A primary that was replaced while it was frozen does not have the newest jobs, and no replica
+// confirms that. Their results are kept.
+func TestResultOfMissingJobIsConfirmed(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Server(t)
+	replica := server.Replica()
+	p := pilotOn(t, server.URL())
+	got := ownExecutor(p)
+	claimed := claimOwn(t, p, got, insert(t, p.pool, "available", nil, `{}`))
+	exec(t, p.pool, `DELETE FROM river_job`)
+	p.Ended(Result{Job: claimed[0], End: time.Now()})
+	replica.Stop(devcluster.StopFast)
+	ctx, giveUp := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() { failed <- p.exchange(ctx) }()
+	awaitOr(t, p.pool, failed, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep')`)
+	giveUp()
+	if err := <-failed; err == nil || len(p.buffer.ownIDs()) != 1 {
+		t.Errorf("got %v, kept %v", err, p.buffer.ownIDs())
+	}
+}
+
 // A late or stale result is rejected and not kept.
 func TestStaleResultsAreRejected(t *testing.T) {
 	t.Parallel()
