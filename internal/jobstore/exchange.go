@@ -57,17 +57,17 @@ func (c *Client) WriteResults(ctx context.Context, done Successes, others *Resul
 	}
 	defer conn.Release()
 	sent := conn.SendBatch(ctx, batch)
-	onlyRead, err := w.read(sent, len(done.IDs), others != nil)
+	onlyRead, err := w.read(sent, len(done.IDs), others)
 	if err := cmp.Or(err, sent.Close()); err != nil {
 		return Written{}, err
 	}
-	if onlyRead || others != nil && len(w.Rows) < len(others.IDs) {
+	if onlyRead {
 		err = postgres.Confirm(ctx, conn)
 	}
 	return w, err
 }
 
-func (w *Written) read(sent pgx.BatchResults, done int, others bool) (onlyRead bool, err error) {
+func (w *Written) read(sent pgx.BatchResults, done int, others *Results) (onlyRead bool, err error) {
 	if _, err := sent.Exec(); err != nil {
 		return false, err
 	}
@@ -80,14 +80,14 @@ func (w *Written) read(sent pgx.BatchResults, done int, others bool) (onlyRead b
 			return false, err
 		}
 	}
-	if !others {
+	if others == nil {
 		return false, nil
 	}
 	rows, err := sent.Query()
 	if err != nil {
 		return false, err
 	}
-	w.Rows, onlyRead, err = collectResults(rows)
+	w.Rows, onlyRead, err = collectResults(rows, len(others.IDs))
 	return onlyRead, err
 }
 

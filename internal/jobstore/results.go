@@ -165,8 +165,8 @@ func (c *Client) SetState(ctx context.Context, db postgres.DB, r Results) ([]Res
 	if err != nil {
 		return nil, err
 	}
-	results, onlyRead, err := collectResults(rows)
-	if err == nil && (onlyRead || len(results) < len(r.IDs)) {
+	results, onlyRead, err := collectResults(rows, len(r.IDs))
+	if err == nil && onlyRead {
 		err = postgres.Confirm(ctx, db)
 	}
 	return results, err
@@ -180,14 +180,14 @@ func (c *Client) resultArgs(r Results) pgx.StrictNamedArgs {
 	}
 }
 
-// collectResults reads the rows of setStateSQL. onlyRead reports whether any of them was
-// not written.
-func collectResults(rows pgx.Rows) (results []ResultRow, onlyRead bool, err error) {
+// collectResults reads the rows of setStateSQL for a number of results. onlyRead reports whether
+// any of them was not written.
+func collectResults(rows pgx.Rows, n int) (results []ResultRow, onlyRead bool, err error) {
 	results, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r ResultRow, err error) {
 		var written bool
 		err = row.Scan(append(r.targets(), &r.Mine, &written)...)
 		onlyRead = onlyRead || !written
 		return r, err
 	})
-	return results, onlyRead, err
+	return results, onlyRead || len(results) < n, err
 }
