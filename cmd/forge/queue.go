@@ -130,10 +130,16 @@ func (h pausedQueue) pronoun() string {
 
 func (a *app) queuePauseCommand() *cobra.Command {
 	var lasts string
-	var span time.Duration
-	cmd := a.holdQueueCommand("pause NAME", "Start no more jobs of a queue until it is resumed; running jobs continue", func(ctx context.Context, store *jobstore.Store, queue string, order jobstore.QueuePauseOrder) (jobstore.QueuePause, bool, error) {
-		order.For = span
-		return store.PauseQueue(ctx, queue, order)
+	cmd := a.holdQueueCommand("pause NAME", "Start no more jobs of a queue until it is resumed; running jobs continue", (*jobstore.Store).PauseQueue, func(order *jobstore.QueuePauseOrder) error {
+		if lasts == "" {
+			return nil
+		}
+		d, err := config.ParseDuration(lasts)
+		if err != nil {
+			return usageError(fmt.Errorf("--for %q: %w; want a time such as 90m, 2h or 3d", lasts, err))
+		}
+		order.For = d.Std()
+		return nil
 	}, func(h pausedQueue) string {
 		switch {
 		case !h.Changed:
@@ -144,26 +150,13 @@ func (a *app) queuePauseCommand() *cobra.Command {
 			return fmt.Sprintf("%s paused until %s; resume %s earlier with forge queue resume %s%s", h.subject(), stamp(h.PausedUntil), h.pronoun(), h.Name, h.Flags())
 		}
 	})
-	cmd.PreRunE = func(*cobra.Command, []string) error {
-		if lasts == "" {
-			return nil
-		}
-		d, err := config.ParseDuration(lasts)
-		if err != nil {
-			return usageError(fmt.Errorf("--for %q: %w; want a time such as 90m, 2h or 3d", lasts, err))
-		}
-		span = d.Std()
-		return nil
-	}
 	cmd.Example += "\n  forge queue pause mail --for 2h --reason 'the provider is down'\n  forge queue pause mail --key args.tenant=acme"
 	cmd.Flags().StringVar(&lasts, "for", "", "for how long, such as 90m, 2h or 3d; then the leader resumes it (default: until it is resumed)")
 	return cmd
 }
 
 func (a *app) queueResumeCommand() *cobra.Command {
-	return a.holdQueueCommand("resume NAME", "Resume a paused queue", func(ctx context.Context, store *jobstore.Store, queue string, order jobstore.QueuePauseOrder) (jobstore.QueuePause, bool, error) {
-		return store.ResumeQueue(ctx, queue, order)
-	}, func(h pausedQueue) string {
+	return a.holdQueueCommand("resume NAME", "Resume a paused queue", (*jobstore.Store).ResumeQueue, func(*jobstore.QueuePauseOrder) error { return nil }, func(h pausedQueue) string {
 		if h.Changed {
 			return h.subject() + " resumed"
 		}
@@ -186,9 +179,11 @@ func sayPause(p jobstore.QueuePause) string {
 	return said
 }
 
-// holdQueueCommand returns a command that pauses or resumes a queue. To repeat it is not an error.
+// holdQueueCommand returns a command that pauses or resumes a queue. complete adds what its own flags
+// say. To repeat it is not an error.
 func (a *app) holdQueueCommand(use, short string,
-	change func(context.Context, *jobstore.Store, string, jobstore.QueuePauseOrder) (jobstore.QueuePause, bool, error), say func(pausedQueue) string,
+	change func(*jobstore.Store, context.Context, string, jobstore.QueuePauseOrder) (jobstore.QueuePause, bool, error),
+	complete func(*jobstore.QueuePauseOrder) error, say func(pausedQueue) string,
 ) *cobra.Command {
 	var reason, kind, keyed string
 	cmd := &cobra.Command{
@@ -200,8 +195,11 @@ func (a *app) holdQueueCommand(use, short string,
 				return usageError(fmt.Errorf("--key: %w", err))
 			}
 			order := jobstore.QueuePauseOrder{By: whoAmI(), Reason: reason, Jobs: selection}
+			if err := complete(&order); err != nil {
+				return err
+			}
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				pause, changed, err := change(ctx, jobstore.New(pool), args[0], order)
+				pause, changed, err := change(jobstore.New(pool), ctx, args[0], order)
 				switch {
 				case errors.Is(err, jobstore.ErrNoQueue):
 					return unknownQueue(ctx, pool, args[0])
