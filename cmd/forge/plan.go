@@ -79,7 +79,7 @@ func (a *app) showPlan(plan forge.Plan) error {
 		a.printf("%s\n", effect)
 	}
 	if plan.UncountedLimits > 0 {
-		a.printf("\n%d more limits are new or changed; what they would hold back was not counted.\n", plan.UncountedLimits)
+		a.printf("\nFurther new or changed limits, for which nothing was counted: %d\n", plan.UncountedLimits)
 	}
 	a.planRuns(plan)
 	return nil

@@ -84,7 +84,7 @@ func TestPlanShowsWhatAFileWouldChange(t *testing.T) {
 	if err := os.WriteFile(many, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if said, want := c.must("plan", "--config", many), "\n3 more limits are new or changed; what they would hold back was not counted.\n"; !strings.Contains(said, want) {
+	if said, want := c.must("plan", "--config", many), "\nFurther new or changed limits, for which nothing was counted: 3\n"; !strings.Contains(said, want) {
 		t.Errorf("no %q in\n%s", want, said)
 	}
 	if n := c.number(`SELECT count(*) FROM forge_crons WHERE name = 'sundays'`) + c.number(`SELECT count(*) - 1 FROM forge_config`); n != 0 {

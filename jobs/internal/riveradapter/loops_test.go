@@ -335,6 +335,18 @@ func endBoth(t *testing.T, p *Pilot, claimed []*rivertype.JobRow) {
 	p.Ended(Result{Job: claimed[1], End: now, Params: riverdriver.JobSetStateCompleted(claimed[1].ID, now, []byte(`{"x":1}`))})
 }
 
+// cancelWait cancels a write while it waits for a synchronous replica, and returns its error.
+func cancelWait(t *testing.T, p *Pilot, write func(context.Context) error) error {
+	t.Helper()
+	ctx, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	failed := make(chan error, 1)
+	go func() { failed <- write(ctx) }()
+	awaitOr(t, p.pool, failed, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep')`)
+	giveUp()
+	return <-failed
+}
+
 // A result whose wait for a synchronous replica was cancelled is not acknowledged until a
 // replica has it.
 func TestResultWaitsForReplica(t *testing.T) {
@@ -352,12 +364,7 @@ func TestResultWaitsForReplica(t *testing.T) {
 	replica.Stop(devcluster.StopFast)
 	write := p.exchange
 	for range 2 { // the second call finds the results written
-		ctx, giveUp := context.WithCancel(t.Context())
-		failed := make(chan error, 1)
-		go func() { failed <- write(ctx) }()
-		awaitOr(t, p.pool, failed, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep')`)
-		giveUp()
-		if err := <-failed; err == nil {
+		if err := cancelWait(t, p, write); err == nil {
 			t.Fatal("a result without a replica was acknowledged")
 		}
 		awaitTrue(t, p.pool, `SELECT bool_and(state = 'completed') FROM river_job`)
@@ -384,12 +391,7 @@ func TestResultOfMissingJobIsConfirmed(t *testing.T) {
 	exec(t, p.pool, `DELETE FROM river_job`)
 	p.Ended(Result{Job: claimed[0], End: time.Now()})
 	replica.Stop(devcluster.StopFast)
-	ctx, giveUp := context.WithCancel(t.Context())
-	failed := make(chan error, 1)
-	go func() { failed <- p.exchange(ctx) }()
-	awaitOr(t, p.pool, failed, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep')`)
-	giveUp()
-	if err := <-failed; err == nil || len(p.buffer.ownIDs()) != 1 {
+	if err := cancelWait(t, p, p.exchange); err == nil || len(p.buffer.ownIDs()) != 1 {
 		t.Errorf("got %v, kept %v", err, p.buffer.ownIDs())
 	}
 }
