@@ -19,10 +19,14 @@ const (
 	oldestEvery = 8
 	// indexRetry is the pause after an index of a fair queue could not be built.
 	indexRetry = time.Minute
-	// unplacedRetry is how long a job that no member could take is left out. maxLeftOut is the
-	// maximum number of such jobs of a queue, and of keys.
+	// unplacedRetry is when a job that no member could take is tried again. maxLeftOut is the
+	// maximum number of jobs of a queue that are left out, and maxFullKeys of keys.
 	unplacedRetry = 2 * time.Second
 	maxLeftOut    = 10_000
+	maxFullKeys   = 1000
+	// passPages is the maximum number of pages of a pass: more than wide pages need for
+	// maxLeftOut jobs.
+	passPages = 2 * maxLeftOut / widePage
 )
 
 // fairTurns is where the turns of a fair queue are. A fair queue is read key by key, so the
@@ -31,15 +35,28 @@ type fairTurns struct {
 	queue jobstore.FairQueue
 	from  jobstore.FairPosition
 	pages int
-	// backlog reports that the last page left jobs unread or without credit.
+	// A pass is a round of all keys in which nothing could be placed, or that many rounds as it
+	// takes to leave out what cannot be placed. passBegan is the page with which it has begun to
+	// leave out jobs, passFrom the key after which its round has begun, and around reports that it
+	// has come past that key.
+	passBegan int
+	passFrom  string
+	around    bool
+	// backlog reports that the last page of the pass left jobs unread or without credit.
 	backlog bool
 	// offered contains the jobs with pending offers, the oldest first. Pages do not contain them.
 	offered []offeredTurn
-	// leftOut contains jobs that could not be placed, and fullKeys keys whose limit is reached.
-	// Pages do not contain them until retryAt, so that they delay no other jobs.
-	leftOut  []int64
-	fullKeys []string
+	// leftOut contains jobs that could not be placed: the pages of the pass do not contain them,
+	// so that they delay no other jobs. At retryAt, a page of all jobs tries them again. Until
+	// then, pages do not contain the keys of fullKeys either, whose limit is reached.
+	leftOut  map[int64]bool
+	fullKeys map[string]bool
 	retryAt  time.Time
+	fromTop  bool // the last page was one of all jobs
+}
+
+func newFairTurns(queue jobstore.FairQueue) *fairTurns {
+	return &fairTurns{queue: queue, leftOut: map[int64]bool{}, fullKeys: map[string]bool{}}
 }
 
 // offeredTurn is a job that was offered at a time.
@@ -50,25 +67,49 @@ type offeredTurn struct {
 
 // jobstoreScan returns the read of a page, without the jobs that were offered within claimTimeout.
 func (f *fairTurns) jobstoreScan(limit int, claimTimeout time.Duration, now time.Time) jobstore.FairScan {
-	f.retry(now)
 	pending := slices.IndexFunc(f.offered, func(o offeredTurn) bool { return now.Sub(o.at) < claimTimeout })
 	if pending < 0 {
 		pending = len(f.offered)
 	}
 	f.offered = slices.Delete(f.offered, 0, pending)
-	skip := make([]int64, 0, len(f.offered)+len(f.leftOut))
+	scan := jobstore.FairScan{FairQueue: f.queue, From: f.from, Limit: limit, OldestFirst: f.pages%oldestEvery == 0}
 	for _, o := range f.offered {
-		skip = append(skip, o.id)
+		scan.Skip = append(scan.Skip, o.id)
 	}
-	return jobstore.FairScan{
-		FairQueue: f.queue, From: f.from, Limit: limit, OldestFirst: f.pages%oldestEvery == 0,
-		Skip: append(skip, f.leftOut...), SkipKeys: f.fullKeys,
+	if !f.fromTop {
+		scan.Skip = slices.AppendSeq(scan.Skip, maps.Keys(f.leftOut))
+		scan.SkipKeys = slices.Collect(maps.Keys(f.fullKeys))
+	}
+	return scan
+}
+
+// beginPage begins a pass if the last one has ended, and decides whether the next page is one of
+// all jobs: at retryAt, and at most every second one, so that a slow pass comes to its end.
+func (f *fairTurns) beginPage(now time.Time) {
+	f.pages++
+	if !f.backlog {
+		f.beginRound(f.from.Key)
+	}
+	if f.fromTop = !f.fromTop && !now.Before(f.retryAt) && f.leavesOut(); !f.fromTop {
+		return
+	}
+	f.retryAt = time.Time{}
+	clear(f.fullKeys)
+	if !f.backlog || f.pages-f.passBegan > passPages {
+		clear(f.leftOut)
+		f.fromTop = false
 	}
 }
 
+func (f *fairTurns) leavesOut() bool { return len(f.leftOut)+len(f.fullKeys) > 0 }
+
+func (f *fairTurns) beginRound(key string) { f.passFrom, f.around = key, false }
+
 // serve records that a job of a key was placed. After as many jobs as its weight, the turn of
 // the key is over.
-func (f *fairTurns) serve(key string) {
+func (f *fairTurns) serve(key string, id int64) {
+	delete(f.leftOut, id)
+	f.beginRound(key)
 	if f.from.Key != key {
 		f.from = jobstore.FairPosition{Key: key}
 	}
@@ -77,30 +118,41 @@ func (f *fairTurns) serve(key string) {
 	}
 }
 
-// leaveOut leaves a job out of the pages for a time.
-func (f *fairTurns) leaveOut(id int64, now time.Time, retry time.Duration) {
-	f.retryBy(now.Add(retry))
-	if len(f.leftOut) < maxLeftOut {
-		f.leftOut = append(f.leftOut, id)
+// endTurn ends the turn of a key of which no job could be placed. If jobs of it were left out, a
+// round begins that reads the next ones. It returns false if the round has come past all keys.
+func (f *fairTurns) endTurn(key string, leftOut bool) bool {
+	last := f.from.Key
+	f.from = jobstore.FairPosition{Key: key}
+	if leftOut {
+		f.beginRound(key)
+	} else if last < key {
+		f.around = f.around || last < f.passFrom && f.passFrom <= key
+	} else { // from the last key to the first
+		f.around = f.around || last < f.passFrom || f.passFrom <= key
 	}
+	return !f.around
 }
 
-// skipKey leaves the jobs of a key out of the pages for a time.
-func (f *fairTurns) skipKey(key string, now time.Time) {
-	f.retryBy(now.Add(limitedTopInterval))
-	if len(f.fullKeys) < maxLeftOut {
-		f.fullKeys = append(f.fullKeys, key)
+// leaveOut leaves a job out of the pages of the pass, and tries it again at a time. It returns
+// false if that was known, or if too many are left out.
+func (f *fairTurns) leaveOut(id int64, retryAt time.Time) bool {
+	f.retryAt = earliest(f.retryAt, retryAt)
+	if len(f.leftOut) >= maxLeftOut || f.leftOut[id] {
+		return false
 	}
+	if len(f.leftOut) == 0 {
+		f.passBegan = f.pages
+	}
+	f.leftOut[id] = true
+	return true
 }
 
-func (f *fairTurns) retryBy(at time.Time) { f.retryAt = earliest(f.retryAt, at) }
-
-// retry ends what pages leave out if it is time.
-func (f *fairTurns) retry(now time.Time) {
-	if now.Before(f.retryAt) {
-		return
+// skipKey leaves the jobs of a key out of the pages until a time.
+func (f *fairTurns) skipKey(key string, retryAt time.Time) {
+	f.retryAt = earliest(f.retryAt, retryAt)
+	if len(f.fullKeys) < maxFullKeys {
+		f.fullKeys[key] = true
 	}
-	f.leftOut, f.fullKeys, f.retryAt = nil, nil, time.Time{}
 }
 
 // fairQueues returns the queues with fair_by of the settings in force, by name.
@@ -125,14 +177,21 @@ func (q *queueScan) turns(now time.Time, room int) []scanPage {
 	if q.fair == nil || room <= 0 || now.Before(q.heldUntil) {
 		return nil
 	}
-	q.fair.pages++
-	return []scanPage{{queueScan: q, limit: min(maxPage, max(minPage, room)), byKey: map[string][]job{}}}
+	q.fair.beginPage(now)
+	page := max(minPage, room)
+	if q.fair.leavesOut() {
+		page = max(widePage, 2*room)
+	}
+	return []scanPage{{queueScan: q, limit: min(maxPage, page), byKey: map[string][]job{}, fromTop: q.fair.fromTop}}
 }
 
 // placeTurn places the next job of a key that a member can take. It returns false if the queue has
 // no credit or place left.
 func (l *loop) placeTurn(s *scanPage, key string, assigned map[*member]jobsByQueue) bool {
-	fair := s.queueScan.fair
+	if len(s.byKey[key]) == 0 {
+		return true
+	}
+	fair, leftOut := s.queueScan.fair, false
 	for len(s.byKey[key]) > 0 {
 		j := s.byKey[key][0]
 		s.byKey[key] = s.byKey[key][1:]
@@ -141,25 +200,24 @@ func (l *loop) placeTurn(s *scanPage, key string, assigned map[*member]jobsByQue
 		if !l.placeOne(s, j, assigned) {
 			return false
 		}
+		retry := unplacedRetry
 		switch placed := l.pendingOffers[j.id].at.Equal(l.lastStep); {
 		case placed:
-			fair.serve(key)
+			fair.serve(key, j.id)
 			s.progress = true
 			return true
-		case l.paused[j.id]:
-			fair.leaveOut(j.id, l.lastStep, unplacedRetry)
-		case s.unplaced == unplaced: // not due yet
+		case !l.paused[j.id] && s.unplaced == unplaced: // not due yet
 			continue
 		case l.fills(s.fullGroup, fair.queue):
-			fair.skipKey(key, l.lastStep)
+			fair.skipKey(key, l.lastStep.Add(limitedTopInterval))
 			s.byKey[key] = nil
+			continue
 		case s.fullGroup != group{}:
-			fair.leaveOut(j.id, l.lastStep, limitedTopInterval)
-		default:
-			fair.leaveOut(j.id, l.lastStep, unplacedRetry)
+			retry = limitedTopInterval
 		}
-		s.progress = true
+		leftOut = fair.leaveOut(j.id, l.lastStep.Add(retry)) || leftOut
 	}
+	s.progress = fair.endTurn(key, leftOut) || s.progress
 	return true
 }
 
@@ -171,7 +229,9 @@ func (l *loop) fills(full group, queue jobstore.FairQueue) bool {
 
 // advanceTurns records the result of a page.
 func (q *queueScan) advanceTurns(s scanPage) {
-	q.fair.backlog = s.stopped || s.progress && (s.more || s.read == s.limit)
+	if !s.fromTop {
+		q.fair.backlog = s.stopped || s.progress && (s.more || s.read == s.limit)
+	}
 	q.waiting, q.unworked = len(q.fair.leftOut), s.unworked
 }
 
@@ -184,7 +244,7 @@ func (q *queueScan) setFair(wanted jobstore.FairQueue, ready bool) {
 	case !ready, failpoint.Off("assign/turns"):
 		q.fair = nil
 	case q.fair == nil || q.fair.queue.IndexName() != wanted.IndexName():
-		q.fair = &fairTurns{queue: wanted}
+		q.fair = newFairTurns(wanted)
 	default:
 		q.fair.queue = wanted
 	}

@@ -114,7 +114,7 @@ func TestFairQueueSkipsFullKeys(t *testing.T) {
 	c.limit(t, jobstore.Limit{Scope: jobstore.ScopeQueue, Name: "mail", Most: 2, Key: "args.tenant"},
 		jobstore.Limit{Scope: jobstore.ScopeJob, Name: "rare", Most: 1})
 	c.join(t, nodestore.Node{NodeID: "a", Slots: 100, Queues: map[string]int{"mail": 100}, Kinds: []string{"k", "rare"}})
-	c.leadWithShortTimeout(t, c.makeLeader(t, 1))
+	c.lead(t, c.makeLeader(t, 1), assign.LeastLoaded)
 	c.awaitFairIndex(t, "tenant")
 	for i := range 30 {
 		c.insertMail(t, 20, fmt.Sprint("big-", i), "{}")
@@ -137,4 +137,48 @@ func TestFairQueueSkipsFullKeys(t *testing.T) {
 		c.exec(t, `UPDATE river_job SET state = 'completed', finalized_at = now() WHERE state = 'running'`)
 		c.exec(t, `SELECT pg_notify('public.river_insert', '{}')`)
 	}
+}
+
+// Jobs and keys that limits hold back delay no others, however many they are and although nothing
+// else can be offered meanwhile.
+func TestFairQueueReachesPastHeldJobs(t *testing.T) {
+	t.Parallel()
+	const held = 400
+	t.Run("jobs of a limited kind", func(t *testing.T) {
+		t.Parallel()
+		c := newCluster(t)
+		c.applyQueues(t, `"mail": {"fair_by": "args.tenant"}`)
+		c.limit(t, jobstore.Limit{Scope: jobstore.ScopeJob, Name: "rare", Most: 1})
+		c.join(t, nodestore.Node{NodeID: "a", Slots: 10, Queues: map[string]int{"mail": 10}, Kinds: []string{"k", "rare"}})
+		c.lead(t, c.makeLeader(t, 1), assign.LeastLoaded)
+		c.awaitFairIndex(t, "tenant")
+		c.insertMail(t, held, "a", "{}")
+		c.exec(t, `UPDATE river_job SET kind = 'rare'`)
+		c.insertMail(t, 1, "a", "{}")
+		c.exec(t, `SELECT pg_notify('public.river_insert', '{"queue": "mail"}')`)
+		c.waitFor(t, "the job behind the held ones", func() bool { return c.count(t, `state = 'running' AND kind = 'k'`) == 1 })
+
+		// A place that becomes free is used.
+		c.exec(t, `UPDATE river_job SET state = 'completed', finalized_at = now() WHERE state = 'running'`)
+		c.exec(t, `SELECT pg_notify('public.river_insert', '{}')`)
+		c.waitFor(t, "the next held job", func() bool { return c.count(t, `state = 'running' AND kind = 'rare'`) == 1 })
+	})
+	t.Run("full keys", func(t *testing.T) {
+		t.Parallel()
+		c := newCluster(t)
+		c.applyQueues(t, `"mail": {"fair_by": "args.tenant"}`)
+		c.limit(t, jobstore.Limit{Scope: jobstore.ScopeQueue, Name: "mail", Most: 1, Key: "args.tenant"})
+		c.join(t, nodestore.Node{NodeID: "a", Slots: 10, Queues: map[string]int{"mail": 10}})
+		c.lead(t, c.makeLeader(t, 1), assign.LeastLoaded)
+		c.awaitFairIndex(t, "tenant")
+		for i := range held {
+			c.insertMail(t, 2, fmt.Sprintf("t%03d", i), "{}")
+		}
+		c.exec(t, `SELECT pg_notify('public.river_insert', '{"queue": "mail"}')`)
+		c.waitFor(t, "a job of each tenant", func() bool { return c.count(t, `state = 'running'`) == held })
+		// The turn of this tenant comes after those of all full ones.
+		c.insertMail(t, 1, "t398x", "{}")
+		c.exec(t, `SELECT pg_notify('public.river_insert', '{"queue": "mail"}')`)
+		c.waitFor(t, "the job of the last tenant", func() bool { return c.count(t, `state = 'running'`) == held+1 })
+	})
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
 // A page of a fair queue leaves out the queue's own jobs with pending offers. It knows nothing of
@@ -13,7 +15,7 @@ import (
 func TestFairPageLeavesOutPendingOffersOfItsQueue(t *testing.T) {
 	t.Parallel()
 	l := limitedLoop()
-	fair := &fairTurns{}
+	fair := newFairTurns(jobstore.FairQueue{})
 	l.queueScans = map[string]*queueScan{"q": {queue: "q"}, "r": {queue: "r", fair: fair}}
 	const claimTimeout = 500 * time.Millisecond
 	skipped := func() []int64 {
@@ -44,4 +46,33 @@ func (l *loop) offerNow(jobs ...job) {
 	for _, j := range jobs {
 		l.give(l.nodes.members[0], j, l.lastStep, map[*member]jobsByQueue{})
 	}
+}
+
+// A pass ends after a round in which no key had a job to place, or to leave out.
+func TestFairPassEndsAfterARound(t *testing.T) {
+	t.Parallel()
+	f := newFairTurns(jobstore.FairQueue{})
+	check := func(when, key string, leftOut, want bool) {
+		t.Helper()
+		if more := f.endTurn(key, leftOut); more != want {
+			t.Errorf("%s, after the turn of %q, keys may follow: %t, want %t", when, key, more, want)
+		}
+	}
+	for _, key := range []string{"a", "b", ""} { // jobs without a key come last
+		check("at the first key", key, false, key != "")
+	}
+	f.serve("b", 1)
+	check("from the key that was served", "c", false, true)
+	check("from the last key to the first", "", false, true)
+	check("before the key that was served", "a", false, true)
+	check("back", "b", false, false)
+	check("after that", "c", false, false)
+
+	check("jobs were left out", "c", true, true)
+	check("in the next round", "a", false, true)
+	check("past a key without further jobs", "d", false, false)
+
+	f.beginPage(time.Time{})
+	check("in the next pass", "a", false, true)
+	check("if it is the only key", "a", false, false)
 }
