@@ -123,11 +123,12 @@ func (f *fairTurns) serve(key string, id int64) {
 func (f *fairTurns) endTurn(key string, leftOut bool) bool {
 	last := f.from.Key
 	f.from = jobstore.FairPosition{Key: key}
-	if leftOut {
+	switch {
+	case leftOut:
 		f.beginRound(key)
-	} else if last < key {
+	case last < key:
 		f.around = f.around || last < f.passFrom && f.passFrom <= key
-	} else { // from the last key to the first
+	default: // from the last key to the first
 		f.around = f.around || last < f.passFrom || f.passFrom <= key
 	}
 	return !f.around
