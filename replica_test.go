@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/access"
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
@@ -40,6 +41,11 @@ func TestRepeatedRequestWaitsForSynchronousReplica(t *testing.T) {
 		}},
 		{"enqueue a unique job", func(ctx context.Context) error {
 			job := jobstore.NewJob{Kind: "hourly", Unique: "once"}
+			_, err := jobs.NewEnqueuer(pool, inserter).Enqueue(ctx, job, true, "")
+			return err
+		}},
+		{"enqueue a throttled job", func(ctx context.Context) error {
+			job := jobstore.NewJob{Kind: "hourly", Unique: "seldom", Duplicates: config.Duplicates{Throttle: config.Duration(time.Hour)}}
 			_, err := jobs.NewEnqueuer(pool, inserter).Enqueue(ctx, job, true, "")
 			return err
 		}},

@@ -181,11 +181,12 @@ func AnswerOf(metadata []byte, existing bool) Answer {
 }
 
 // insertDeduplicatedSQL inserts a job by a rule. The state is empty if a throttled job was
-// accepted, but is gone.
+// accepted, but is gone. Throttling only reads, so the accepted job is confirmed.
 var insertDeduplicatedSQL = `
 SELECT ` + strings.Replace(jobColumns, "river_job.state::text", "coalesce(river_job.state::text, '')", 1) + `, f.verdict <> 'added'
 FROM {schema}forge_insert_deduplicated(jsonb_populate_record(NULL::{schema}river_job, $1::text::jsonb), $2::text::jsonb, $3::text[]) AS f,
-     LATERAL (SELECT (f.job).*) AS river_job`
+     LATERAL (SELECT (f.job).*) AS river_job
+WHERE f.verdict <> 'throttled' OR ` + postgres.ConfirmCall + ` IS NOT NULL`
 
 // InsertDeduplicated inserts a job by a rule, or returns the existing job. AnswerOf has what
 // became of it. The notification is sent if the job is available, whatever r has.

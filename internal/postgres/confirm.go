@@ -48,8 +48,9 @@ type unconfirmed struct{}
 
 func (unconfirmed) Read([]byte) (int, error) { return 0, ErrUnconfirmed }
 
-// confirmSQL writes a record to the WAL after all earlier commits.
-const confirmSQL = `SELECT pg_logical_emit_message(true, 'forge', ''::text)`
+// ConfirmCall writes a record to the WAL after all earlier commits, as a part of a statement that
+// is acknowledged. It is never null.
+const ConfirmCall = `pg_logical_emit_message(true, 'forge', ''::text)`
 
 // Execer is a pool, a connection or a transaction.
 type Execer interface {
@@ -62,7 +63,7 @@ type Execer interface {
 // read: the commit that wrote it may have ended its wait early, as happens when the
 // client cancels the statement.
 func Confirm(ctx context.Context, db Execer) error {
-	if _, err := db.Exec(ctx, confirmSQL); err != nil {
+	if _, err := db.Exec(ctx, "SELECT "+ConfirmCall); err != nil {
 		return fmt.Errorf("wait for the synchronous replicas: %w", err)
 	}
 	return nil
