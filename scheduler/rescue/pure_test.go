@@ -164,6 +164,33 @@ func TestNoNodeIsFencedDuringGracePeriod(t *testing.T) {
 	}
 }
 
+// After an outage of the database, nodes come back one after the other. The silence before counts
+// only for a node whose session has ended too.
+func TestLastNodeToReturnIsNotDead(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		lock, byLease bool
+		dead          time.Duration // since the beginning of the observation
+	}{
+		"its session has come back": {lock: true, dead: 5 * time.Second},
+		"it has no session":         {byLease: true, dead: 5 * time.Second},
+		"its session has ended":     {dead: 1250 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := silenceDetector{policy: nodestore.Policy{NoSessionLocks: test.byLease}.WithDefaults()}
+			start := time.Now()
+			for at := time.Duration(0); at <= test.dead; at += 50 * time.Millisecond {
+				nodes := []nodestore.Liveness{{SessionLock: true}, {SessionLock: true}, {SessionLock: test.lock, HeartbeatAge: 21*time.Second + at}}
+				d.recordCheck(start.Add(at), nodes, 0)
+				if found := len(d.dead(start.Add(at), nodes)) == 1; found != (at == test.dead) {
+					t.Fatalf("dead after %s: %t", at, found)
+				}
+			}
+		})
+	}
+}
+
 func TestNextCheckIsWhenANodeCouldBeDead(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

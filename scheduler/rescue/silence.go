@@ -74,8 +74,14 @@ func (d *silenceDetector) allowance() time.Duration {
 	return min(latenessFactor*d.lateness, maxAllowanceThresholds*d.policy.DeadThreshold)
 }
 
-// withAllowance returns the node with its heartbeat age reduced by the allowance.
-func (d *silenceDetector) withAllowance(node nodestore.Liveness) nodestore.Liveness {
+// counted returns the node with the heartbeat age that counts: less the allowance, and not more
+// than this observation has lasted. An outage of the database that ended before may have silenced
+// the node, and it may need longer than others to come back. Only a node that has also lost its
+// session is dead after the silence before: a crash releases the lock.
+func (d *silenceDetector) counted(node nodestore.Liveness, now time.Time) nodestore.Liveness {
+	if node.SessionLock || d.policy.NoSessionLocks {
+		node.HeartbeatAge = min(node.HeartbeatAge, now.Sub(d.observedSince))
+	}
 	node.HeartbeatAge -= d.allowance()
 	return node
 }
@@ -131,7 +137,7 @@ func (d *silenceDetector) dead(now time.Time, nodes []nodestore.Liveness) []node
 	}
 	var dead []nodestore.Liveness
 	for _, node := range nodes {
-		if d.withAllowance(node).Dead(d.policy) {
+		if d.counted(node, now).Dead(d.policy) {
 			dead = append(dead, node)
 		}
 	}
@@ -143,7 +149,7 @@ func (d *silenceDetector) dead(now time.Time, nodes []nodestore.Liveness) []node
 func (d *silenceDetector) nextCheck(now time.Time, nodes []nodestore.Liveness) time.Duration {
 	next := maxCheckInterval
 	for _, node := range nodes {
-		next = min(next, d.withAllowance(node).UntilSuspect(d.policy))
+		next = min(next, d.counted(node, now).UntilSuspect(d.policy))
 	}
 	if !d.graceOver(now) {
 		next = max(next, d.observedSince.Add(d.gracePeriod).Sub(now))
