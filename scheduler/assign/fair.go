@@ -84,21 +84,29 @@ func (f *fairTurns) jobstoreScan(limit int, claimTimeout time.Duration, now time
 }
 
 // beginPage begins a pass if the last one has ended, and decides whether the next page is one of
-// all jobs: at retryAt, and at most every second one, so that a slow pass comes to its end.
-func (f *fairTurns) beginPage(now time.Time) {
+// all jobs: at retryAt, and at most every second one, so that a slow pass comes to its end. It
+// returns whether a pass begins.
+func (f *fairTurns) beginPage(now time.Time) (newPass bool) {
 	f.pages++
 	if !f.backlog {
 		f.beginRound(f.from.Key)
 	}
-	if f.fromTop = !f.fromTop && !now.Before(f.retryAt) && f.leavesOut(); !f.fromTop {
-		return
+	retry := !f.fromTop && !now.Before(f.retryAt)
+	f.fromTop = false
+	switch {
+	case !f.leavesOut():
+		return !f.backlog
+	case !retry:
+		return false
 	}
 	f.retryAt = time.Time{}
 	clear(f.fullKeys)
-	if !f.backlog || f.pages-f.passBegan > passPages {
+	newPass = !f.backlog || f.pages-f.passBegan > passPages
+	if newPass {
 		clear(f.leftOut)
-		f.fromTop = false
 	}
+	f.fromTop = !newPass
+	return newPass
 }
 
 func (f *fairTurns) leavesOut() bool { return len(f.leftOut)+len(f.fullKeys) > 0 }
@@ -178,7 +186,9 @@ func (q *queueScan) turns(now time.Time, room int) []scanPage {
 	if q.fair == nil || room <= 0 || now.Before(q.heldUntil) {
 		return nil
 	}
-	q.fair.beginPage(now)
+	if q.fair.beginPage(now) {
+		q.unworked, q.countingUnworked = q.countingUnworked, nil
+	}
 	page := max(minPage, room)
 	if q.fair.leavesOut() {
 		page = max(widePage, 2*room)
@@ -230,10 +240,14 @@ func (l *loop) fills(full group, queue jobstore.FairQueue) bool {
 
 // advanceTurns records the result of a page.
 func (q *queueScan) advanceTurns(s scanPage) {
-	if !s.fromTop {
-		q.fair.backlog = s.stopped || s.progress && (s.more || s.read == s.limit)
+	q.waiting = len(q.fair.leftOut)
+	if s.fromTop {
+		return
 	}
-	q.waiting, q.unworked = len(q.fair.leftOut), s.unworked
+	q.fair.backlog = s.stopped || s.progress && (s.more || s.read == s.limit)
+	for kind, jobs := range s.unworked {
+		q.countingUnworked = q.countingUnworked.add(kind, jobs)
+	}
 }
 
 // hasBacklog reports whether the last pages left jobs unread or without credit.

@@ -76,3 +76,36 @@ func TestFairPassEndsAfterARound(t *testing.T) {
 	check("in the next pass", "a", false, true)
 	check("if it is the only key", "a", false, false)
 }
+
+// The jobs of a kind that no member works are counted once in each pass, although most pages leave
+// them out.
+func TestFairPassCountsUnworkedJobs(t *testing.T) {
+	t.Parallel()
+	q, now := &queueScan{queue: "q", fair: newFairTurns(jobstore.FairQueue{})}, time.Now()
+	page := func(when string, want int, found ...int64) {
+		t.Helper()
+		s := q.turns(now, 10)[0]
+		for _, id := range found {
+			s.progress = q.fair.leaveOut(id, now.Add(unplacedRetry)) || s.progress
+			s.unworked, s.more = s.unworked.add("k", 1), true
+		}
+		q.advanceTurns(s)
+		if got := q.unworkedNow()["k"]; got != want {
+			t.Errorf("%s: %d jobs, want %d", when, got, want)
+		}
+		now = now.Add(fruitlessInterval)
+	}
+	page("the first page", 2, 1, 2)
+	page("the second", 3, 3)
+	page("the end of the pass", 3)
+	page("after the pass", 3)
+	now = now.Add(unplacedRetry)
+	page("the next pass", 3, 1, 2)
+	now = now.Add(unplacedRetry)
+	page("a page of all jobs", 3, 1, 2, 3)
+	page("the end of the next pass", 3, 3)
+	page("after it", 3)
+	now = now.Add(unplacedRetry)
+	page("a pass without such jobs", 3)
+	page("after that", 0)
+}
