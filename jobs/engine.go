@@ -130,19 +130,21 @@ func (e *engine) drain(ctx context.Context) {
 	}
 }
 
-// cancelAll cancels the running jobs.
+// cancelAll cancels the running jobs: those of River's client first. It decides by its own context
+// whether the worker of a job with resumable steps, which is a guest of it, was interrupted.
 func (e *engine) cancelAll(ctx context.Context) {
-	e.executor.cancelAll(errStopped)
 	e.mu.Lock()
 	running := e.running
 	e.mu.Unlock()
-	if !running {
-		return
+	if running {
+		over, stop := context.WithCancel(context.WithoutCancel(ctx))
+		stop()                           // do not wait for the jobs
+		_ = e.client.StopAndCancel(over) // the error is that of over
 	}
-	over, stop := context.WithCancel(context.WithoutCancel(ctx))
-	stop()                           // do not wait for the jobs
-	_ = e.client.StopAndCancel(over) // the error is that of over
-	e.pilot.ReleaseUnfetched()
+	e.executor.cancelAll(errStopped)
+	if running {
+		e.pilot.ReleaseUnfetched()
+	}
 }
 
 // awaitResults waits until the database has taken all results. It abandons those that the
