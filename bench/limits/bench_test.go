@@ -36,7 +36,7 @@ func TestBenchMeasuresAll(t *testing.T) {
 	if last.Bench != "limits" || last.Ratios["keyed"] <= 0 || last.Values["keyed_per_s"] <= 0 || last.Values["small_tenant_p99_ms"] <= 0 || last.Values["big_wait_s"] <= 0 {
 		t.Errorf("%+v", last)
 	}
-	for _, name := range []string{"waiting_per_s", "step_p99_ms", "heap_mb", "rss_mb", "alone_per_s", "beside_per_s", "takeover_first_ms", "takeover_usual_ms"} {
+	for _, name := range []string{"waiting_per_s", "step_p99_ms", "heap_mb", "rss_mb", "alone_per_s", "beside_per_s", "beside_paused_per_s", "takeover_first_ms", "takeover_usual_ms"} {
 		if last.Values[name] <= 0 {
 			t.Errorf("%s is %v", name, last.Values[name])
 		}

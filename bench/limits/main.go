@@ -15,7 +15,8 @@
 //	waiting  a backlog of a million jobs with many values of the key of a limit, ten in a row of
 //	       each, of which few run at a time. step_p99_ms is how long a step of the leader takes,
 //	       heap_mb and rss_mb are what its process needs. beside is the rate of a queue without
-//	       limits beside the backlog, over that without it. Then the leader is killed:
+//	       limits beside the backlog, over that without it; beside_over_paused is over that while
+//	       the backlog's queue is paused, when only its rows are there. Then the leader is killed:
 //	       takeover_first_ms is the time until a job of the backlog starts in the next term,
 //	       takeover_usual_ms until they start at nine tenths of the rate that the nodes left have.
 //

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/forge-scheduler/forge/bench/internal/rig"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
 const (
@@ -39,6 +40,7 @@ FROM generate_series(0, $1::int - 1) AS n`
 	startedSQL = `SELECT count(*) FROM river_job WHERE queue = 'waiting' AND attempted_at BETWEEN $1 AND $2`
 	nowSQL     = `SELECT clock_timestamp()`
 	workedSQL  = `SELECT EXISTS (SELECT FROM river_job WHERE queue = 'waiting' AND attempted_at IS NOT NULL)`
+	runningSQL = `SELECT EXISTS (SELECT FROM river_job WHERE queue = 'waiting' AND state = 'running')`
 	// notifyFromSQL is sent in the transaction that inserts the backlog.
 	notifyFromSQL = `SELECT pg_notify(current_schema() || '.river_insert', json_build_object('queue', 'waiting', 'from', now())::text)`
 	// startsSQL returns the starts after a time, in order.
@@ -89,8 +91,13 @@ func (b *bench) wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.result.Values["alone_per_s"], b.result.Values["beside_per_s"] = rig.Round(alone), rig.Round(beside)
-	b.result.Ratios["beside"] = rig.Round(beside / alone)
+	paused, err := b.besidePaused(ctx, pool)
+	if err != nil {
+		return err
+	}
+	v := b.result.Values
+	v["alone_per_s"], v["beside_per_s"], v["beside_paused_per_s"] = rig.Round(alone), rig.Round(beside), rig.Round(paused)
+	b.result.Ratios["beside"], b.result.Ratios["beside_over_paused"] = rig.Round(beside/alone), rig.Round(beside/paused)
 	return b.takeover(ctx, pool, usual)
 }
 
@@ -136,6 +143,33 @@ func (b *bench) unlimited(ctx context.Context, pool *pgxpool.Pool) (perSecond fl
 		}
 	}
 	return median(rates), nil
+}
+
+// besidePaused is unlimited while nothing is read of the backlog: what its rows alone cost.
+func (b *bench) besidePaused(ctx context.Context, pool *pgxpool.Pool) (perSecond float64, err error) {
+	store := jobstore.New(pool)
+	if _, _, err := store.PauseQueue(ctx, "waiting", jobstore.QueuePauseOrder{}); err != nil {
+		return 0, err
+	}
+	if err := b.awaitBacklog(ctx, pool, false); err != nil {
+		return 0, err
+	}
+	if perSecond, err = b.unlimited(ctx, pool); err != nil {
+		return 0, err
+	}
+	if _, _, err := store.ResumeQueue(ctx, "waiting", jobstore.QueuePauseOrder{}); err != nil {
+		return 0, err
+	}
+	return perSecond, b.awaitBacklog(ctx, pool, true)
+}
+
+// awaitBacklog waits until jobs of the backlog run, or none do.
+func (b *bench) awaitBacklog(ctx context.Context, pool *pgxpool.Pool, runs bool) error {
+	return rig.Await(ctx, fmt.Sprintf("running jobs of the backlog: %t", runs), func(ctx context.Context) (bool, error) {
+		var running bool
+		err := pool.QueryRow(ctx, runningSQL).Scan(&running)
+		return running == runs, err
+	})
 }
 
 // watched measures the leader while the backlog is worked and nothing else, and returns how many
@@ -327,7 +361,9 @@ func (b *bench) printWaiting(table io.Writer) {
 	fmt.Fprintf(table, "resident memory of its leader, MiB\t%.0f\t\n", v["rss_mb"])
 	fmt.Fprintf(table, "without limits, no backlog, jobs/s\t%.0f\t\n", v["alone_per_s"])
 	fmt.Fprintf(table, "without limits, beside the backlog, jobs/s\t%.0f\t\n", v["beside_per_s"])
+	fmt.Fprintf(table, "without limits, beside the paused backlog, jobs/s\t%.0f\t\n", v["beside_paused_per_s"])
 	fmt.Fprintf(table, "beside over without the backlog\t%.2f\t\n", b.result.Ratios["beside"])
+	fmt.Fprintf(table, "beside over beside the paused backlog\t%.2f\t\n", b.result.Ratios["beside_over_paused"])
 	fmt.Fprintf(table, "leader killed, first start after ms\t%.0f\t\n", v["takeover_first_ms"])
 	fmt.Fprintf(table, "leader killed, usual rate after ms\t%.0f\t\n", v["takeover_usual_ms"])
 }
