@@ -170,18 +170,21 @@ func TestLastNodeToReturnIsNotDead(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		lock, byLease bool
+		beats         time.Duration // from when it joined to its last heartbeat
 		dead          time.Duration // since the beginning of the observation
 	}{
-		"its session has come back": {lock: true, dead: 5 * time.Second},
-		"it has no session":         {byLease: true, dead: 5 * time.Second},
-		"its session has ended":     {dead: 1250 * time.Millisecond},
+		"it has not opened one yet": {beats: time.Millisecond, dead: 5 * time.Second},
+		"its session has come back": {lock: true, beats: time.Hour, dead: 5 * time.Second},
+		"it has no session":         {byLease: true, beats: time.Hour, dead: 5 * time.Second},
+		"its session has ended":     {beats: time.Second, dead: 1250 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := silenceDetector{policy: nodestore.Policy{NoSessionLocks: test.byLease}.WithDefaults()}
 			start := time.Now()
+			joined := nodestore.Node{StartedAt: start, LastHeartbeatAt: start.Add(test.beats)}
 			for at := time.Duration(0); at <= test.dead; at += 50 * time.Millisecond {
-				nodes := []nodestore.Liveness{{SessionLock: true}, {SessionLock: true}, {SessionLock: test.lock, HeartbeatAge: 21*time.Second + at}}
+				nodes := []nodestore.Liveness{{SessionLock: true}, {SessionLock: true}, {Node: joined, SessionLock: test.lock, HeartbeatAge: 21*time.Second + at}}
 				d.recordCheck(start.Add(at), nodes, 0)
 				if found := len(d.dead(start.Add(at), nodes)) == 1; found != (at == test.dead) {
 					t.Fatalf("dead after %s: %t", at, found)

@@ -79,11 +79,18 @@ func (d *silenceDetector) allowance() time.Duration {
 // the node, and it may need longer than others to come back. Only a node that has also lost its
 // session is dead after the silence before: a crash releases the lock.
 func (d *silenceDetector) counted(node nodestore.Liveness, now time.Time) nodestore.Liveness {
+	node.SessionLock = node.SessionLock || d.justJoined(node)
 	if node.SessionLock || d.policy.NoSessionLocks {
 		node.HeartbeatAge = min(node.HeartbeatAge, now.Sub(d.observedSince))
 	}
 	node.HeartbeatAge -= d.allowance()
 	return node
+}
+
+// justJoined reports whether a node has sent no heartbeat since it joined. On a busy machine, it
+// may not have opened its session yet, so that the missing lock shows no crash.
+func (d *silenceDetector) justJoined(node nodestore.Liveness) bool {
+	return !node.StartedAt.IsZero() && node.LastHeartbeatAt.Sub(node.StartedAt) < d.policy.HeartbeatInterval/4
 }
 
 // recordCheck records a successful check. If the last one was long ago, this process or
