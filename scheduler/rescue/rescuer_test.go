@@ -89,7 +89,7 @@ func (c *cluster) join(t *testing.T, nodeID, incarnation string) (crash func()) 
 	if err := nodestore.New(c.pool).Register(t.Context(), nodestore.Node{NodeID: nodeID, Incarnation: incarnation}, nodestore.Policy{}); err != nil {
 		t.Fatal(err)
 	}
-	const heartbeatSQL = `UPDATE forge_nodes SET last_heartbeat_at = now() + $2 WHERE incarnation = $1`
+	const heartbeatSQL = `UPDATE forge_nodes SET started_at = now() - interval '1 h', last_heartbeat_at = now() + $2 WHERE incarnation = $1`
 	c.exec(t, heartbeatSQL, incarnation, time.Hour)
 	return func() {
 		t.Helper()
