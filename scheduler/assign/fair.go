@@ -35,10 +35,9 @@ type fairTurns struct {
 	queue jobstore.FairQueue
 	from  jobstore.FairPosition
 	pages int
-	// A pass is a round of all keys in which nothing could be placed, or that many rounds as it
-	// takes to leave out what cannot be placed. passBegan is the page with which it has begun to
-	// leave out jobs, passFrom the key after which its round has begun, and around reports that it
-	// has come past that key.
+	// A pass reads rounds of all keys until one of them finds nothing to place or to leave out.
+	// passBegan is the page with which it has begun to leave out jobs. passFrom is the key after
+	// which its round has begun, and around reports that the round has come past that key.
 	passBegan int
 	passFrom  string
 	around    bool

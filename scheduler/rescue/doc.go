@@ -23,7 +23,7 @@
 //
 // Silence means nothing if the database was unavailable. After a failed check, or a long
 // pause of this process, every node gets the time of a heartbeat before any node is fenced
-// (silence.go), and one that holds its session lock the whole dead threshold. If most nodes are
+// (silence.go), and one that holds its session lock, or has just joined, the whole dead threshold. If most nodes are
 // silent when a new leader starts, it waits for that with all of them. The exception are nodes
 // that sent a heartbeat and then lost their sessions while the leader's own session lasted: they
 // crashed, because an outage of the database would have ended the leader's session too.

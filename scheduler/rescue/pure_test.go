@@ -128,7 +128,7 @@ func TestNoNodeIsFencedDuringGracePeriod(t *testing.T) {
 	t.Parallel()
 	age := func(ages ...time.Duration) (nodes []nodestore.Liveness) {
 		for _, a := range ages {
-			nodes = append(nodes, nodestore.Liveness{HeartbeatAge: a})
+			nodes = append(nodes, nodestore.Liveness{Node: nodestore.Node{LastHeartbeatAt: time.Now()}, HeartbeatAge: a})
 		}
 		return nodes
 	}

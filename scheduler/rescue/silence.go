@@ -76,11 +76,11 @@ func (d *silenceDetector) allowance() time.Duration {
 
 // counted returns the node with the heartbeat age that counts: less the allowance, and not more
 // than this observation has lasted. An outage of the database that ended before may have silenced
-// the node, and it may need longer than others to come back. Only a node that has also lost its
-// session is dead after the silence before: a crash releases the lock.
+// the node, and it may need longer than others to come back. If its session has ended too, its
+// whole silence counts: a crash releases the lock.
 func (d *silenceDetector) counted(node nodestore.Liveness, now time.Time) nodestore.Liveness {
-	node.SessionLock = node.SessionLock || d.justJoined(node)
-	if node.SessionLock || d.policy.NoSessionLocks {
+	node.SessionLock = node.SessionLock || d.policy.NoSessionLocks || d.justJoined(node)
+	if node.SessionLock {
 		node.HeartbeatAge = min(node.HeartbeatAge, now.Sub(d.observedSince))
 	}
 	node.HeartbeatAge -= d.allowance()
@@ -90,7 +90,7 @@ func (d *silenceDetector) counted(node nodestore.Liveness, now time.Time) nodest
 // justJoined reports whether a node has sent no heartbeat since it joined. On a busy machine, it
 // may not have opened its session yet, so that the missing lock shows no crash.
 func (d *silenceDetector) justJoined(node nodestore.Liveness) bool {
-	return !node.StartedAt.IsZero() && node.LastHeartbeatAt.Sub(node.StartedAt) < d.policy.HeartbeatInterval/4
+	return node.LastHeartbeatAt.Sub(node.StartedAt) < d.policy.HeartbeatInterval/4
 }
 
 // recordCheck records a successful check. If the last one was long ago, this process or
