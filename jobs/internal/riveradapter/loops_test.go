@@ -335,6 +335,16 @@ func endBoth(t *testing.T, p *Pilot, claimed []*rivertype.JobRow) {
 	p.Ended(Result{Job: claimed[1], End: now, Params: riverdriver.JobSetStateCompleted(claimed[1].ID, now, []byte(`{"x":1}`))})
 }
 
+// pilotWithReplica returns a pilot on a server with a synchronous replica, and the jobs that it
+// starts on forge's executor.
+func pilotWithReplica(t *testing.T) (p *Pilot, replica *pgtest.OwnServer, started *[]*rivertype.JobRow) {
+	t.Helper()
+	server := pgtest.Server(t)
+	replica = server.Replica()
+	p = pilotOn(t, server.URL())
+	return p, replica, ownExecutor(p)
+}
+
 // cancelWait cancels a write while it waits for a synchronous replica, and returns its error.
 func cancelWait(t *testing.T, p *Pilot, write func(context.Context) error) error {
 	t.Helper()
@@ -351,15 +361,8 @@ func cancelWait(t *testing.T, p *Pilot, write func(context.Context) error) error
 // replica has it.
 func TestResultWaitsForReplica(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Server(t)
-	replica := server.Replica()
-	p := pilotOn(t, server.URL())
-	got := ownExecutor(p)
-	ids := []int64{insert(t, p.pool, "available", nil, `{}`), insert(t, p.pool, "available", nil, `{}`)}
-	claimed := claimOwn(t, p, got, ids...)
-	now := time.Now()
-	p.Ended(Result{Job: claimed[0], End: now})
-	p.Ended(Result{Job: claimed[1], End: now, Params: riverdriver.JobSetStateCompleted(ids[1], now, []byte(`{"x":1}`))})
+	p, replica, got := pilotWithReplica(t)
+	endBoth(t, p, claimOwn(t, p, got, insert(t, p.pool, "available", nil, `{}`), insert(t, p.pool, "available", nil, `{}`)))
 
 	replica.Stop(devcluster.StopFast)
 	write := p.exchange
@@ -383,10 +386,7 @@ func TestResultWaitsForReplica(t *testing.T) {
 // confirms that. Their results are kept.
 func TestResultOfMissingJobIsConfirmed(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Server(t)
-	replica := server.Replica()
-	p := pilotOn(t, server.URL())
-	got := ownExecutor(p)
+	p, replica, got := pilotWithReplica(t)
 	claimed := claimOwn(t, p, got, insert(t, p.pool, "available", nil, `{}`))
 	exec(t, p.pool, `DELETE FROM river_job`)
 	p.Ended(Result{Job: claimed[0], End: time.Now()})
