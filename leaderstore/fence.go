@@ -32,8 +32,8 @@ type Fence struct {
 // Counter is a metric that counts up.
 type Counter interface{ Inc() }
 
-// Deposed counts a rejected write and returns an error that wraps ErrDeposed.
-func (f Fence) Deposed() error {
+// deposed counts a rejected write and returns an error that wraps ErrDeposed.
+func (f Fence) deposed() error {
 	if f.Refused != nil {
 		f.Refused.Inc()
 	}
@@ -41,21 +41,24 @@ func (f Fence) Deposed() error {
 }
 
 // FOR KEY SHARE together with UNIQUE (role, term) blocks the next term until the
-// transaction ends, but not the leader's own renewals.
+// transaction ends, but not the leader's own renewals. An earlier term says that the server is
+// behind.
 const fenceSQL = `
-SELECT clock_timestamp()
+SELECT clock_timestamp(), term
 FROM forge_leaders
-WHERE role = $1 AND term = $2 AND incarnation = $3
+WHERE role = $1 AND (term = $2 AND incarnation = $3 OR term < $2)
 FOR KEY SHARE`
 
 // unfencedSQL accepts every term. Tests use it to show that the fence is necessary.
-const unfencedSQL = `SELECT clock_timestamp() WHERE ($1::text, $2::bigint, $3::text) IS NOT NULL`
+const unfencedSQL = `SELECT clock_timestamp(), $2::bigint WHERE ($1::text, $3::text) IS NOT NULL`
 
 const idleInTransactionTimeoutSQL = `SELECT set_config('idle_in_transaction_session_timeout', $1, true)`
 
 // Check must be the first statement of a leader's writing transaction. It returns the
 // database's clock, or ErrDeposed. After it has succeeded, no other term can begin for the
-// role before tx ends.
+// role before tx ends. A server that has not seen the term refuses the write with another error,
+// because the term may go on: a primary that was frozen, and has been replaced meanwhile, takes
+// writes for a moment when it wakes up.
 func (f Fence) Check(ctx context.Context, tx pgx.Tx) (now time.Time, err error) {
 	var batch pgx.Batch
 	f.Queue(&batch, &now)
@@ -77,9 +80,13 @@ func (f Fence) Queue(batch *pgx.Batch, now *time.Time) {
 		sql = unfencedSQL
 	}
 	batch.Queue(sql, f.Role, f.Term, f.Incarnation).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(now)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return f.Deposed()
+		var term int64
+		err := row.Scan(now, &term)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return f.deposed()
+		case err == nil && term < f.Term:
+			return fmt.Errorf("%s term %d: the server has not seen it, only term %d: it is not the primary any more", f.Role, f.Term, term)
 		}
 		return err
 	})
@@ -94,5 +101,13 @@ func (f Fence) Do(ctx context.Context, db postgres.DB, work func(tx pgx.Tx, now 
 			return err
 		}
 		return work(tx, now)
+	})
+}
+
+// Refusal returns why a statement with the condition of the fence had no effect: ErrDeposed, or
+// another error if the term goes on.
+func (f Fence) Refusal(ctx context.Context, db postgres.DB) error {
+	return f.Do(ctx, db, func(pgx.Tx, time.Time) error {
+		return fmt.Errorf("%s term %d: a statement found another term on a server that is behind", f.Role, f.Term)
 	})
 }

@@ -1,7 +1,9 @@
 package leaderstore_test
 
 import (
+	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +39,22 @@ func TestFenceRejectsDeposedTerm(t *testing.T) {
 	}
 	if got := testutil.ToFloat64(refused); got != 1 {
 		t.Errorf("%v rejected writes were counted, want 1", got)
+	}
+}
+
+// A primary that was replaced while it was frozen does not know the newest term. It does not end it.
+func TestServerThatIsBehindRefusesTheWriteOnly(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	fence := c.win(c.open("a")).Fence
+	fence.Term++
+	for what, err := range map[string]error{
+		"the fence": fence.Do(t.Context(), c.pool, func(pgx.Tx, time.Time) error { t.Error("the work began"); return nil }),
+		"publish":   leaderstore.New(c.pool).Publish(t.Context(), fence, json.RawMessage(`{}`)),
+	} {
+		if err == nil || errors.Is(err, leaderstore.ErrDeposed) || !strings.Contains(err.Error(), "the server has not seen it, only term 1") {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
 

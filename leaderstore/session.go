@@ -195,27 +195,22 @@ func ApplicationName(nodeID, incarnation string) string {
 	return name[:min(len(name), 63)]
 }
 
+// prepare needs few round trips, because a role may be free meanwhile. The shared lock comes
+// first, so that nothing else is locked while it waits.
 func (s *Session) prepare(ctx context.Context, roles []string) error {
 	if err := watchConnection(ctx, s.conn, connectionCheckInterval); err != nil {
 		return err
 	}
-	if _, err := s.conn.Exec(ctx, "LISTEN "+pgx.Identifier{s.cfg.channel()}.Sanitize()); err != nil {
-		return fmt.Errorf("listen for changes of leadership: %w", err)
-	}
-	if _, err := s.conn.Exec(ctx, seedRolesSQL, roles); err != nil {
-		return fmt.Errorf("seed the roles: %w", err)
-	}
-	var err error
-	if s.offset, err = New(s.conn).LockOffset(ctx); err != nil {
-		return err
-	}
-	if _, err := s.conn.Exec(ctx, clusterLockSQL, clusterLockClass); err != nil {
-		return fmt.Errorf("acquire the cluster's shared lock: %w", err)
+	var batch pgx.Batch
+	batch.Queue(clusterLockSQL, clusterLockClass)
+	batch.Queue("LISTEN " + pgx.Identifier{s.cfg.channel()}.Sanitize())
+	batch.Queue(seedRolesSQL, roles)
+	batch.Queue(lockOffsetSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&s.offset) })
+	batch.Queue(nodeLockSQL, s.cfg.NodeLockClass, s.cfg.NodeLockObject).QueryRow(func(row pgx.Row) error { return row.Scan(&s.nodeLock) })
+	if err := s.conn.SendBatch(ctx, &batch).Close(); err != nil {
+		return fmt.Errorf("take the session's locks, listen and seed the roles: %w", err)
 	}
 	if err := s.warmUp(ctx); err != nil {
-		return err
-	}
-	if err := s.lockNode(ctx); err != nil {
 		return err
 	}
 	return s.ResetIdleTimeout(ctx)

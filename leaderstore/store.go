@@ -175,7 +175,7 @@ func (s *Store) Publish(ctx context.Context, f Fence, metadata json.RawMessage) 
 		return fmt.Errorf("publish the metadata of %s: %w", f.Role, err)
 	}
 	if tag.RowsAffected() == 0 {
-		return fmt.Errorf("publish the metadata of %w", f.Deposed())
+		return fmt.Errorf("publish the metadata of %w", f.Refusal(ctx, s.db))
 	}
 	return nil
 }

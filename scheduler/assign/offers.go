@@ -99,7 +99,7 @@ func (l *loop) send(ctx context.Context, offers []addressedOffer) error {
 	}
 	current, err := l.notifier.NotifyInTerm(ctx, l.fence.Role, l.fence.Term, l.fence.Incarnation, channels, payloads)
 	if err == nil && !current {
-		err = l.fence.Deposed()
+		err = l.fence.Refusal(ctx, l.pool)
 	}
 	if err != nil {
 		return fmt.Errorf("offer jobs: %w", err)

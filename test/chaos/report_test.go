@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -140,8 +141,8 @@ func distribution(all []time.Duration) string {
 		return "none"
 	}
 	slices.Sort(all)
-	at := func(share float64) time.Duration {
-		return all[int(share*float64(len(all)-1))].Round(time.Millisecond / 10)
+	at := func(share float64) time.Duration { // the nearest rank
+		return all[max(0, int(math.Ceil(share*float64(len(all))))-1)].Round(time.Millisecond / 10)
 	}
 	return fmt.Sprintf("p50 %s, p90 %s, p99 %s, worst %s (%d)", at(0.5), at(0.9), at(0.99), at(1), len(all))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/test/parts"
 )
 
@@ -94,8 +95,12 @@ func write(ctx context.Context, conn *pgx.Conn, url string) (next *pgx.Conn, too
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	if conn == nil {
-		var err error
-		if conn, err = pgx.Connect(ctx, url); err != nil {
+		config, err := pgx.ParseConfig(url)
+		if err != nil {
+			return nil, false
+		}
+		postgres.ConfirmCommits(&config.Config) // a primary that was replaced may stop to wait
+		if conn, err = pgx.ConnectConfig(ctx, config); err != nil {
 			return nil, false
 		}
 	}
