@@ -101,10 +101,10 @@ func (r *connectRace) close() {
 // separate returns a configuration for each server of an address. A server may have several
 // attempts, with TLS and without.
 func separate(config *pgx.ConnConfig) []*pgx.ConnConfig {
-	attempts := append([]*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}}, config.Fallbacks...)
 	var servers []*pgx.ConnConfig
-	for i, attempt := range attempts {
-		if i > 0 && attempt.Host == attempts[i-1].Host && attempt.Port == attempts[i-1].Port {
+	all := attempts(config)
+	for i, attempt := range all {
+		if i > 0 && attempt.Host == all[i-1].Host && attempt.Port == all[i-1].Port {
 			last := servers[len(servers)-1]
 			last.Fallbacks = append(last.Fallbacks, attempt)
 			continue
@@ -114,4 +114,9 @@ func separate(config *pgx.ConnConfig) []*pgx.ConnConfig {
 		servers = append(servers, server)
 	}
 	return servers
+}
+
+// attempts returns the attempts to connect, in their order.
+func attempts(config *pgx.ConnConfig) []*pgconn.FallbackConfig {
+	return append([]*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}}, config.Fallbacks...)
 }

@@ -88,7 +88,9 @@ func NewPool(ctx context.Context, opts PoolOptions) (*pgxpool.Pool, error) {
 	}
 	config.ConnConfig.RuntimeParams["application_name"] = opts.ApplicationName
 	maps.Copy(config.ConnConfig.RuntimeParams, settings) // for reading; a pooler would reject them
+	recall := recallServer(config.ConnConfig)
 	config.BeforeConnect = func(_ context.Context, config *pgx.ConnConfig) error {
+		recall.order(config)
 		maps.DeleteFunc(config.RuntimeParams, func(name, _ string) bool { return settings[name] != "" })
 		return nil
 	}
@@ -96,7 +98,10 @@ func NewPool(ctx context.Context, opts PoolOptions) (*pgxpool.Pool, error) {
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // uses no named prepared statements
 	}
 	greet := &greeter{settings: settings, pooled: opts.Pooled, admit: opts.Admit}
-	config.AfterConnect = greet.greet
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		recall.accepted(conn.PgConn())
+		return greet.greet(ctx, conn)
+	}
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
