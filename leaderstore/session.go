@@ -72,6 +72,7 @@ type Session struct {
 	conn         *pgx.Conn
 	cfg          SessionConfig
 	nodeLock     bool
+	warm         bool // the statements of a term were prepared
 	staleHolders staleHolders
 	offset       int64            // added to the lock ids
 	ids          map[string]int64 // ids of the tried locks by role
@@ -210,9 +211,6 @@ func (s *Session) prepare(ctx context.Context, roles []string) error {
 	if err := s.conn.SendBatch(ctx, &batch).Close(); err != nil {
 		return fmt.Errorf("take the session's locks, listen and seed the roles: %w", err)
 	}
-	if err := s.warmUp(ctx); err != nil {
-		return err
-	}
 	return s.ResetIdleTimeout(ctx)
 }
 
@@ -285,6 +283,10 @@ func (s *Session) TryLocks(ctx context.Context, locks []Lock) ([]string, error) 
 	})
 	if err != nil {
 		return nil, fmt.Errorf("try the locks: %w", err)
+	}
+	if len(won) == 0 && !s.warm {
+		s.warm = true
+		return nil, s.warmUp(ctx)
 	}
 	return won, nil
 }
