@@ -208,10 +208,11 @@ func (s *Session) prepare(ctx context.Context, roles []string) error {
 	batch.Queue(seedRolesSQL, roles)
 	batch.Queue(lockOffsetSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&s.offset) })
 	batch.Queue(nodeLockSQL, s.cfg.NodeLockClass, s.cfg.NodeLockObject).QueryRow(func(row pgx.Row) error { return row.Scan(&s.nodeLock) })
+	batch.Queue(idleTimeoutSQL, s.cfg.standbyIdleTimeout())
 	if err := s.conn.SendBatch(ctx, &batch).Close(); err != nil {
 		return fmt.Errorf("take the session's locks, listen and seed the roles: %w", err)
 	}
-	return s.ResetIdleTimeout(ctx)
+	return nil
 }
 
 // connectionCheckInterval is how often the server checks, during a statement, that the
@@ -221,7 +222,7 @@ const connectionCheckInterval = 200 * time.Millisecond
 // watchConnection makes the server notice a dead client during a statement. Not every
 // platform supports this; there, the statement ends first.
 func watchConnection(ctx context.Context, conn *pgx.Conn, every time.Duration) error {
-	_, err := conn.Exec(ctx, connectionCheckSQL, strconv.FormatInt(every.Milliseconds(), 10))
+	_, err := conn.Exec(ctx, connectionCheckSQL, pgx.QueryExecModeExec, strconv.FormatInt(every.Milliseconds(), 10))
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "22023" { // invalid_parameter_value
 		return nil
 	}
