@@ -2,56 +2,23 @@ package forge
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"log/slog"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-)
 
-// writeCertificate writes a certificate for 127.0.0.1 with the given serial number.
-func writeCertificate(t *testing.T, certFile, keyFile string, serial int64) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, BasicConstraintsValid: true, IsCA: true,
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: cert}, keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
-		if path == "" {
-			continue
-		}
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
+	"github.com/forge-scheduler/forge/test/nodes"
+)
 
 func TestCertificateIsReloadedWhenFilesChange(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	writeCertificate(t, certFile, keyFile, 1)
+	nodes.WriteCertificate(t, certFile, keyFile, 1)
 	var log bytes.Buffer
 	c, err := newCertificate(certFile, keyFile, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
@@ -73,14 +40,14 @@ func TestCertificateIsReloadedWhenFilesChange(t *testing.T) {
 		}
 	}
 	shows(1, "at first")
-	writeCertificate(t, certFile, "", 2) // without its key
+	nodes.WriteCertificate(t, certFile, "", 2) // without its key
 	later(certFile, 1)
 	shows(1, "between the two files")
 	shows(1, "still between them")
 	if n := strings.Count(log.String(), "keeping the old one"); n != 1 {
 		t.Errorf("the error was logged %d times: %s", n, &log)
 	}
-	writeCertificate(t, certFile, keyFile, 3)
+	nodes.WriteCertificate(t, certFile, keyFile, 3)
 	later(certFile, 2)
 	shows(3, "after both")
 	if err := os.Remove(keyFile); err != nil {
@@ -96,7 +63,7 @@ func TestTLSBelow12IsRejected(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	writeCertificate(t, certFile, keyFile, 1)
+	nodes.WriteCertificate(t, certFile, keyFile, 1)
 	c, err := newCertificate(certFile, keyFile, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

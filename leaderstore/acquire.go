@@ -116,8 +116,9 @@ SELECT set_config('synchronous_commit', 'on', true), set_config('lock_timeout', 
        set_config('idle_in_transaction_session_timeout', $2, true)`
 )
 
-// warmUp makes the server of a standby parse the statements of acquireTerm and load the catalog
-// entries in advance. After a crash of the leader, this would cost time.
+// warmUp makes the server parse the statements of acquireTerm and load the catalog entries in
+// advance, for a standby: after a crash of the leader, this would cost time. Only the first call
+// sends anything.
 func (s *Session) warmUp(ctx context.Context) error {
 	for _, sql := range []string{beginSQL, prepareAcquireSQL, lockRowSQL, acquireTermSQL, commitSQL} {
 		if _, err := s.conn.Prepare(ctx, sql, sql); err != nil {

@@ -36,10 +36,11 @@
 //
 // Every transaction in which a leader writes begins with Fence.Check. It reads the role's
 // row with FOR KEY SHARE and fails with ErrDeposed if the term is no longer the current
-// one. Until the transaction ends, the row lock keeps the next AcquireTerm waiting, so no
-// write of an old term can commit after the beginning of a new one. Renewals do not
-// conflict with it. A process that was paused, cut off or deposed can therefore still
-// believe that it leads, but it cannot write.
+// one, or with another error on a server that has not seen the term. Until the transaction
+// ends, the row lock keeps the next AcquireTerm waiting, so no write of an old term can
+// commit after the beginning of a new one. Renewals do not conflict with it. A process that
+// was paused, cut off or deposed can therefore still believe that it leads, but it cannot
+// write.
 //
 // AcquireTerm and Resign return ErrBusy instead of waiting long for such a transaction.
 //

@@ -41,8 +41,8 @@ func (f Fence) deposed() error {
 }
 
 // FOR KEY SHARE together with UNIQUE (role, term) blocks the next term until the
-// transaction ends, but not the leader's own renewals. An earlier term says that the server is
-// behind.
+// transaction ends, but not the leader's own renewals. The row of an earlier term shows that the
+// server has not seen this one.
 const fenceSQL = `
 SELECT clock_timestamp(), term
 FROM forge_leaders
@@ -56,9 +56,9 @@ const idleInTransactionTimeoutSQL = `SELECT set_config('idle_in_transaction_sess
 
 // Check must be the first statement of a leader's writing transaction. It returns the
 // database's clock, or ErrDeposed. After it has succeeded, no other term can begin for the
-// role before tx ends. A server that has not seen the term refuses the write with another error,
-// because the term may go on: a primary that was frozen, and has been replaced meanwhile, takes
-// writes for a moment when it wakes up.
+// role before tx ends. On a server that has not seen the term, the error is another one, because
+// the term may go on elsewhere: a primary that was replaced while it was frozen accepts
+// connections for a moment when it wakes up.
 func (f Fence) Check(ctx context.Context, tx pgx.Tx) (now time.Time, err error) {
 	var batch pgx.Batch
 	f.Queue(&batch, &now)
@@ -86,7 +86,7 @@ func (f Fence) Queue(batch *pgx.Batch, now *time.Time) {
 		case errors.Is(err, pgx.ErrNoRows):
 			return f.deposed()
 		case err == nil && term < f.Term:
-			return fmt.Errorf("%s term %d: the server has not seen it, only term %d: it is not the primary any more", f.Role, f.Term, term)
+			return fmt.Errorf("%s term %d: this server has seen only term %d: it was replaced, or has lost commits", f.Role, f.Term, term)
 		}
 		return err
 	})
@@ -104,10 +104,10 @@ func (f Fence) Do(ctx context.Context, db postgres.DB, work func(tx pgx.Tx, now 
 	})
 }
 
-// Refusal returns why a statement with the condition of the fence had no effect: ErrDeposed, or
-// another error if the term goes on.
+// Refusal returns why a statement that required the term had no effect: ErrDeposed, or another
+// error if the term goes on.
 func (f Fence) Refusal(ctx context.Context, db postgres.DB) error {
 	return f.Do(ctx, db, func(pgx.Tx, time.Time) error {
-		return fmt.Errorf("%s term %d: a statement found another term on a server that is behind", f.Role, f.Term)
+		return fmt.Errorf("%s term %d: the term is current, but the statement ran on a server that has not seen it", f.Role, f.Term)
 	})
 }

@@ -42,8 +42,8 @@ func TestFenceRejectsDeposedTerm(t *testing.T) {
 	}
 }
 
-// A primary that was replaced while it was frozen does not know the newest term. It does not end it.
-func TestServerThatIsBehindRefusesTheWriteOnly(t *testing.T) {
+// A primary that was replaced while it was frozen has not seen the newest term, and cannot end it.
+func TestServerThatHasNotSeenTheTermDoesNotEndIt(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	fence := c.win(c.open("a")).Fence
@@ -52,7 +52,7 @@ func TestServerThatIsBehindRefusesTheWriteOnly(t *testing.T) {
 		"the fence": fence.Do(t.Context(), c.pool, func(pgx.Tx, time.Time) error { t.Error("the work began"); return nil }),
 		"publish":   leaderstore.New(c.pool).Publish(t.Context(), fence, json.RawMessage(`{}`)),
 	} {
-		if err == nil || errors.Is(err, leaderstore.ErrDeposed) || !strings.Contains(err.Error(), "the server has not seen it, only term 1") {
+		if err == nil || errors.Is(err, leaderstore.ErrDeposed) || !strings.Contains(err.Error(), "this server has seen only term 1") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -72,7 +72,6 @@ type Session struct {
 	conn         *pgx.Conn
 	cfg          SessionConfig
 	nodeLock     bool
-	warm         bool // the statements of a term were prepared
 	staleHolders staleHolders
 	offset       int64            // added to the lock ids
 	ids          map[string]int64 // ids of the tried locks by role
@@ -196,8 +195,8 @@ func ApplicationName(nodeID, incarnation string) string {
 	return name[:min(len(name), 63)]
 }
 
-// prepare needs few round trips, because a role may be free meanwhile. The shared lock comes
-// first, so that nothing else is locked while it waits.
+// prepare takes few round trips, because a role may be free meanwhile. The cluster's lock comes
+// first: it may have to wait, and must not hold other locks then.
 func (s *Session) prepare(ctx context.Context, roles []string) error {
 	if err := watchConnection(ctx, s.conn, connectionCheckInterval); err != nil {
 		return err
@@ -210,7 +209,7 @@ func (s *Session) prepare(ctx context.Context, roles []string) error {
 	batch.Queue(nodeLockSQL, s.cfg.NodeLockClass, s.cfg.NodeLockObject).QueryRow(func(row pgx.Row) error { return row.Scan(&s.nodeLock) })
 	batch.Queue(idleTimeoutSQL, s.cfg.standbyIdleTimeout())
 	if err := s.conn.SendBatch(ctx, &batch).Close(); err != nil {
-		return fmt.Errorf("take the session's locks, listen and seed the roles: %w", err)
+		return fmt.Errorf("prepare the session: %w", err)
 	}
 	return nil
 }
@@ -222,7 +221,8 @@ const connectionCheckInterval = 200 * time.Millisecond
 // watchConnection makes the server notice a dead client during a statement. Not every
 // platform supports this; there, the statement ends first.
 func watchConnection(ctx context.Context, conn *pgx.Conn, every time.Duration) error {
-	_, err := conn.Exec(ctx, connectionCheckSQL, pgx.QueryExecModeExec, strconv.FormatInt(every.Milliseconds(), 10))
+	const once = pgx.QueryExecModeExec // in one round trip
+	_, err := conn.Exec(ctx, connectionCheckSQL, once, strconv.FormatInt(every.Milliseconds(), 10))
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "22023" { // invalid_parameter_value
 		return nil
 	}
@@ -285,8 +285,7 @@ func (s *Session) TryLocks(ctx context.Context, locks []Lock) ([]string, error) 
 	if err != nil {
 		return nil, fmt.Errorf("try the locks: %w", err)
 	}
-	if len(won) == 0 && !s.warm {
-		s.warm = true
+	if len(won) == 0 {
 		return nil, s.warmUp(ctx)
 	}
 	return won, nil

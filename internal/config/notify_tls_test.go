@@ -1,51 +1,25 @@
 package config
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-)
 
-// writePair writes a certificate and its key to NAME.pem and NAME.key.
-func writePair(t *testing.T, dir, name string) {
-	t.Helper()
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{name + ".pem": {Type: "CERTIFICATE", Bytes: cert}, name + ".key": {Type: "PRIVATE KEY", Bytes: key}} {
-		if err := os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
+	"github.com/forge-scheduler/forge/test/nodes"
+)
 
 // Files are found beside the configuration and checked when it is read, with their place.
 func TestReceiverTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	writePair(t, dir, "one")
-	writePair(t, dir, "two")
+	for _, name := range []string{"one", "two"} {
+		nodes.WriteCertificate(t, filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key"), 1)
+	}
 	for name, text := range map[string]string{"empty.pem": "", "large.pem": strings.Repeat("x", maxPEMFile+1)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

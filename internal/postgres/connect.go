@@ -100,17 +100,14 @@ func (r *connectRace) close() {
 
 // separate returns a configuration for each server of an address. A server may have several
 // attempts, with TLS and without.
-func separate(config *pgx.ConnConfig) []*pgx.ConnConfig {
-	var servers []*pgx.ConnConfig
+func separate(config *pgx.ConnConfig) (servers []*pgx.ConnConfig) {
 	all := attempts(config)
-	for i, attempt := range all {
-		if i > 0 && attempt.Host == all[i-1].Host && attempt.Port == all[i-1].Port {
-			last := servers[len(servers)-1]
-			last.Fallbacks = append(last.Fallbacks, attempt)
-			continue
+	for first, end := 0, 0; first < len(all); first = end {
+		for end < len(all) && all[end].Host == all[first].Host && all[end].Port == all[first].Port {
+			end++
 		}
 		server := config.Copy()
-		server.Host, server.Port, server.TLSConfig, server.Fallbacks = attempt.Host, attempt.Port, attempt.TLSConfig, nil
+		setAttempts(server, attempts(server)[first:end])
 		servers = append(servers, server)
 	}
 	return servers
@@ -119,4 +116,11 @@ func separate(config *pgx.ConnConfig) []*pgx.ConnConfig {
 // attempts returns the attempts to connect, in their order.
 func attempts(config *pgx.ConnConfig) []*pgconn.FallbackConfig {
 	return append([]*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}}, config.Fallbacks...)
+}
+
+// setAttempts replaces the attempts by some of the configuration's own. With those of a copy, pgx
+// would not find the client certificate.
+func setAttempts(config *pgx.ConnConfig, attempts []*pgconn.FallbackConfig) {
+	first := attempts[0]
+	config.Host, config.Port, config.TLSConfig, config.Fallbacks = first.Host, first.Port, first.TLSConfig, attempts[1:]
 }

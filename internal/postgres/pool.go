@@ -88,9 +88,9 @@ func NewPool(ctx context.Context, opts PoolOptions) (*pgxpool.Pool, error) {
 	}
 	config.ConnConfig.RuntimeParams["application_name"] = opts.ApplicationName
 	maps.Copy(config.ConnConfig.RuntimeParams, settings) // for reading; a pooler would reject them
-	recall := recallServer(config.ConnConfig)
+	preferred := newPreferredServer(config.ConnConfig)
 	config.BeforeConnect = func(_ context.Context, config *pgx.ConnConfig) error {
-		recall.order(config)
+		preferred.putFirst(config, time.Now())
 		maps.DeleteFunc(config.RuntimeParams, func(name, _ string) bool { return settings[name] != "" })
 		return nil
 	}
@@ -99,7 +99,7 @@ func NewPool(ctx context.Context, opts PoolOptions) (*pgxpool.Pool, error) {
 	}
 	greet := &greeter{settings: settings, pooled: opts.Pooled, admit: opts.Admit}
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		recall.accepted(conn.PgConn())
+		preferred.accepted(conn.PgConn())
 		return greet.greet(ctx, conn)
 	}
 	return pgxpool.NewWithConfig(ctx, config)

@@ -99,7 +99,7 @@ func write(ctx context.Context, conn *pgx.Conn, url string) (next *pgx.Conn, too
 		if err != nil {
 			return nil, false
 		}
-		postgres.ConfirmCommits(&config.Config) // a primary that was replaced may stop to wait
+		postgres.ConfirmCommits(&config.Config) // a replaced primary stops waiting for replicas
 		if conn, err = pgx.ConnectConfig(ctx, config); err != nil {
 			return nil, false
 		}

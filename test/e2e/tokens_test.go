@@ -2,52 +2,18 @@ package e2e
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
-)
 
-// certify writes a certificate for 127.0.0.1 and its key, and returns who trusts it.
-func certify(t *testing.T, certFile, keyFile string) *x509.CertPool {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, BasicConstraintsValid: true, IsCA: true,
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: cert}, keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}))
-	return pool
-}
+	"github.com/forge-scheduler/forge/test/nodes"
+)
 
 // trusting asks over TLS, with a connection of its own each time.
 func trusting(t *testing.T, pool *x509.CertPool, address, token, path string) (status int, url string) {
@@ -80,7 +46,7 @@ func TestTokensOverTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	trusted := certify(t, certFile, keyFile)
+	trusted := nodes.WriteCertificate(t, certFile, keyFile, 1)
 	c := newCluster(t, fmt.Sprintf("[http]\nlisten = \"0.0.0.0:0\"\ntls_cert_file = %q\ntls_key_file = %q\n[dashboard]\nauth = \"token\"\n", certFile, keyFile))
 	env := []string{"FORGE_DATABASE_URL=" + c.url}
 	p := launch(t, env, "serve", "--config", c.config, "--node-id", "a")
@@ -126,7 +92,7 @@ func TestTokensOverTLS(t *testing.T) {
 	if n := c.number(`SELECT count(*) FROM forge_audit WHERE actor = 'anonymous' AND source = '127.0.0.1' AND action = 'read' AND object = '/metrics' AND outcome = 'refused'`); n != 2 {
 		t.Errorf("%d refusals are written down", n)
 	}
-	renewed := certify(t, certFile, keyFile)
+	renewed := nodes.WriteCertificate(t, certFile, keyFile, 1)
 	eventually(t, "the new certificate is shown", func() bool {
 		status, _ := trusting(t, renewed, address, "", "/healthz")
 		return status == http.StatusOK
