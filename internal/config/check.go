@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/netip"
 	"net/url"
@@ -86,6 +87,11 @@ func (l *loader) checkAddress(path, address string) {
 		return
 	}
 	parsed, err := pgconn.ParseConfig(address)
+	if file, ok := errors.AsType[*fs.PathError](err); ok { // of a certificate, for example
+		l.wrong(path, "the address names a file that cannot be read", strconv.Quote(clip(file.Path))+": "+file.Err.Error(),
+			"a file that this user may read")
+		return
+	}
 	if err != nil {
 		l.wrong(path, "not an address of PostgreSQL", strconv.Quote(clip(redactBroken(address))),
 			"postgres://USER@HOST:5432/DATABASE")
