@@ -289,25 +289,59 @@ func TestReadsWorkDuringDatabaseOutage(t *testing.T) {
 	}
 }
 
-func TestStreamsEndWithTheirToken(t *testing.T) {
+func TestStreamsEndWithTheirAdmission(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c, options := clusterWithTokens()
-		s := makeServer(options).guard
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", nil)
-		r.Header.Set("Authorization", "Bearer viewer")
-		lasting, stop := s.WhileAdmitted(r)
-		defer stop()
-		time.Sleep(time.Hour)
-		if err := lasting.Context().Err(); err != nil {
-			t.Fatalf("ended while the token is good: %v", err)
+	for name, change := range map[string]func(*dashboardtest.Cluster){
+		"token revoked": func(c *dashboardtest.Cluster) { delete(c.Scopes, "admin") },
+		"scope smaller": func(c *dashboardtest.Cluster) { c.Scopes["admin"] = access.Viewer },
+		"no scope":      func(c *dashboardtest.Cluster) { c.Scopes["admin"] = "" },
+		"other caller":  func(c *dashboardtest.Cluster) { c.Ids["admin"] = 4 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c, options := clusterWithTokens()
+				s := makeServer(options).guard
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", nil)
+				r.Header.Set("Authorization", "Bearer admin")
+				who, err := s.Auth.Identify(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				lasting, stop := s.WhileAdmitted(auth.AsCaller(r, who))
+				defer stop()
+				time.Sleep(time.Hour)
+				if err := lasting.Context().Err(); err != nil {
+					t.Fatalf("ended while the token is good: %v", err)
+				}
+				c.Mu.Lock()
+				change(c)
+				c.Mu.Unlock()
+				time.Sleep(auth.Recheck + time.Second)
+				if lasting.Context().Err() == nil {
+					t.Error("the stream continues")
+				}
+			})
+		})
+	}
+}
+
+func TestCookieOfOtherHostsDoesNotLogIn(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		cookie, proto, want string
+	}{
+		{"forge", "", "secret"},
+		{"forge", "https", ""},
+		{"__Host-forge", "https", "secret"},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.AddCookie(&http.Cookie{Name: c.cookie, Value: "secret"})
+		if c.proto != "" {
+			r.Header.Set("X-Forwarded-Proto", c.proto)
 		}
-		c.Mu.Lock()
-		delete(c.Scopes, "viewer")
-		c.Mu.Unlock()
-		time.Sleep(auth.Recheck + time.Second)
-		if lasting.Context().Err() == nil {
-			t.Error("the stream outlives its token")
+		if got, _ := auth.SecretOf(r); got != c.want {
+			t.Errorf("cookie %s over %q: secret %q, want %q", c.cookie, c.proto, got, c.want)
 		}
-	})
+	}
 }

@@ -76,7 +76,8 @@ func newAuth(tokens Tokens, users Users, now func() time.Time) *auth {
 }
 
 // SecretOf returns the secret of a request and whether it is a session. A header takes
-// precedence over a cookie.
+// precedence over a cookie. Over TLS, only the cookie counts that other hosts of the domain
+// cannot set: they could log a browser in as another user.
 func SecretOf(r *http.Request) (secret string, session bool) {
 	if header := r.Header.Get("Authorization"); header != "" {
 		scheme, token, _ := strings.Cut(header, " ")
@@ -85,10 +86,11 @@ func SecretOf(r *http.Request) (secret string, session bool) {
 		}
 		return strings.TrimSpace(token), false
 	}
-	for _, name := range []string{secureCookie, plainCookie} {
-		if cookie, err := r.Cookie(name); err == nil {
-			return cookie.Value, true
-		}
+	if cookie, err := r.Cookie(secureCookie); err == nil {
+		return cookie.Value, true
+	}
+	if cookie, err := r.Cookie(plainCookie); err == nil && !encrypted(r) {
+		return cookie.Value, true
 	}
 	return "", false
 }
@@ -151,6 +153,11 @@ func (c caller) Identity() string {
 		return ""
 	}
 	return "token:" + strconv.FormatInt(c.ID, 10)
+}
+
+// continuesAs reports whether who is this caller and still has at least its scope.
+func (c caller) continuesAs(who access.Holder) bool {
+	return c.Identity() == caller{who}.Identity() && who.Scope.Covers(c.Scope)
 }
 
 type callerKey struct{}
@@ -272,7 +279,7 @@ func (s *Guard) answerTooMany(w http.ResponseWriter, r *http.Request, wait time.
 }
 
 // WhileAdmitted returns a long-lived request whose context ends when the node stops, or
-// soon after the token becomes invalid.
+// soon after its caller becomes another one, has a smaller scope, or none.
 func (s *Guard) WhileAdmitted(r *http.Request) (lasting *http.Request, stop func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	lasting = r.WithContext(ctx)
@@ -283,6 +290,7 @@ func (s *Guard) WhileAdmitted(r *http.Request) (lasting *http.Request, stop func
 	if s.Tokens == nil {
 		return lasting, cancel
 	}
+	admitted := CallerOf(r.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -294,7 +302,8 @@ func (s *Guard) WhileAdmitted(r *http.Request) (lasting *http.Request, stop func
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
-				if _, err := s.Auth.Identify(r); errors.Is(err, access.ErrInvalid) {
+				who, err := s.Auth.Identify(r)
+				if errors.Is(err, access.ErrInvalid) || err == nil && !admitted.continuesAs(who) {
 					return
 				}
 			}
