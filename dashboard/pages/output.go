@@ -70,17 +70,31 @@ func (o *output) pieces(times bool) (shown []piece, found string) {
 		last := o.search.finish()
 		return last.pieces(times), last.result()
 	}
-	lines := 0
-	for _, c := range o.chunks {
-		lines += strings.Count(c.Chunk, "\n") + strings.Count(c.Chunk, "\r")
-	}
-	d := outputDrawing{times: times, skip: max(lines-maxLines, 0), streams: map[string]*outputStream{}}
+	d := outputDrawing{times: times, skip: max(lineEnds(o.chunks)-maxLines, 0), streams: map[string]*outputStream{}}
 	o.Cut = o.Cut || d.skip > 0
 	for _, c := range o.chunks {
 		d.add(c)
 	}
 	d.flush()
 	return d.pieces, ""
+}
+
+// lineEnds returns how many line ends are drawn for the chunks.
+func lineEnds(chunks []jobstore.LogChunk) (n int) {
+	streams := map[string]*ansi.Scanner{}
+	for _, c := range chunks {
+		s := streams[c.Stream]
+		if s == nil {
+			s = &ansi.Scanner{Text: func(r rune) {
+				if r == '\n' {
+					n++
+				}
+			}}
+			streams[c.Stream] = s
+		}
+		s.Scan(c.Chunk)
+	}
+	return n
 }
 
 // piece is consecutive output that looks the same. Found marks what was searched for.

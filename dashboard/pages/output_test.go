@@ -106,6 +106,13 @@ func TestOutputDrawingIsBounded(t *testing.T) {
 	if !o.Cut || len(got) > 2*maxLines+2 || got[len(got)-1].Text != "end" {
 		t.Errorf("cut %v, %d pieces", o.Cut, len(got))
 	}
+	for _, end := range []string{"\r\n", "\r", "\n"} {
+		o = outputOf("", stdout(strings.Repeat("x"+end, maxLines+10)+"end"))
+		got, _ := o.pieces(false)
+		if want := strings.Repeat("x\n", maxLines) + "end"; !o.Cut || len(got) != 1 || got[0].Text != want {
+			t.Errorf("line ends %q: cut %v, %d pieces", end, o.Cut, len(got))
+		}
+	}
 	o = outputOf("", stdout(strings.Repeat("\x1b[1mx\x1b[my", maxPieces)))
 	if got, _ := o.pieces(false); len(got) > maxPieces+3 {
 		t.Errorf("%d pieces", len(got))
