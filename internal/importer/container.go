@@ -2,6 +2,7 @@ package importer
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -17,11 +18,12 @@ func (r *cronJobReader) container(pod value) {
 		e.note("only the first of %d containers is kept", n)
 	}
 	r.environment(first.get("env").list())
-	for _, part := range append(first.get("command").list(), first.get("args").list()...) {
+	command := first.get("command").list()
+	for _, part := range slices.Concat(command, first.get("args").list()) {
 		e.Work.Command = append(e.Work.Command, r.expand(part.text()))
 	}
 	image := first.get("image").text()
-	if first.get("command").Node == nil {
+	if len(command) == 0 {
 		e.Cron.Paused = true
 		e.Work.Command = append([]string{"ENTRYPOINT"}, e.Work.Command...)
 		e.note("paused: the manifest has no command, and the entrypoint of %s runs; put it in place of ENTRYPOINT and remove paused", image)

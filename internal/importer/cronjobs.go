@@ -37,8 +37,12 @@ func CronJobs(source string, r io.Reader, defaultZone string, taken Names) (*Res
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", source, err)
 		}
-		if len(document.Content) > 0 {
-			k.object(value{document.Content[0]})
+		expanded, err := new(expander).expand(&document)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", source, err)
+		}
+		if len(expanded.Content) > 0 {
+			k.object(value{expanded.Content[0]})
 		}
 	}
 }

@@ -188,3 +188,63 @@ func TestRefusedCronJobs(t *testing.T) {
 		}
 	}
 }
+
+// cronJobWith returns a manifest with a container of these lines, and more of the spec before it.
+func cronJobWith(spec, container string) string {
+	return "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: x}\nspec:\n  schedule: '@daily'\n" + spec +
+		"  jobTemplate:\n    spec:\n      template:\n        spec:\n          containers:\n          - image: app:1\n" + container
+}
+
+func TestContainerWithoutCommandIsPaused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		container string
+		want      []string
+	}{
+		{"", []string{"ENTRYPOINT"}},
+		{"            command:\n", []string{"ENTRYPOINT"}},
+		{"            command: []\n", []string{"ENTRYPOINT"}},
+		{"            command: []\n            args: [/etc/app.conf, run]\n", []string{"ENTRYPOINT", "/etc/app.conf", "run"}},
+	} {
+		entry := importCronJobs(t, cronJobWith("", c.container)).Entries[0]
+		if diff := cmp.Diff(c.want, entry.Work.Command); diff != "" || !entry.Cron.Paused {
+			t.Errorf("%q: paused %v, command (-want +got):\n%s", c.container, entry.Cron.Paused, diff)
+		}
+	}
+}
+
+func TestMergeKeysOfManifests(t *testing.T) {
+	t.Parallel()
+	common := "common: &common {suspend: true, concurrencyPolicy: Forbid}\nother: &other {suspend: false, startingDeadlineSeconds: 600}\n"
+	for _, c := range []struct {
+		spec, overlap string
+		paused        bool
+	}{
+		{"  <<: *common\n", "queue", true},
+		{"  <<: [*common, *other]\n", "skip", true},
+		{"  <<: [*other, *common]\n", "skip", false},
+		{"  concurrencyPolicy: Replace\n  <<: *common\n", "replace", true},
+	} {
+		entry := importCronJobs(t, common+cronJobWith(c.spec, "            command: [/bin/true]\n")).Entries[0]
+		if len(entry.Refused) > 0 || entry.Cron.Paused != c.paused || entry.Cron.Overlap != c.overlap {
+			t.Errorf("%q: paused %v, overlap %q, refused %v", c.spec, entry.Cron.Paused, entry.Cron.Overlap, entry.Refused)
+		}
+	}
+}
+
+func TestAliasesOfManifestsAreBounded(t *testing.T) {
+	t.Parallel()
+	bomb := "kind: List\na: &a [x,x,x,x,x,x,x,x,x,x]\n"
+	for name := 'b'; name < 'k'; name++ {
+		bomb += string(name) + ": &" + string(name) + " [" + strings.Repeat("*"+string(name-1)+",", 9) + "*" + string(name-1) + "]\n"
+	}
+	for text, want := range map[string]string{
+		"&l\nkind: List\nitems: [*l]\n": "jobs.yaml: line 3: the alias *l contains itself; want the text in its place",
+		"&l\nkind: List\n<<: *l\n":      "jobs.yaml: line 3: the alias *l contains itself; want the text in its place",
+		bomb:                            "with more than 200000 parts",
+	} {
+		if _, err := CronJobs("jobs.yaml", strings.NewReader(text), "UTC", Names{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.30q: %v", text, err)
+		}
+	}
+}

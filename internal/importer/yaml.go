@@ -1,12 +1,87 @@
 package importer
 
 import (
+	"fmt"
 	"iter"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// value is a part of a YAML document. Its node is nil where the document has nothing.
+// maxNodes bounds the parts of one document after its aliases have been replaced: a few lines of
+// aliases of aliases can stand for billions.
+const maxNodes = 200_000
+
+// expander replaces aliases by what they stand for, and merge keys (<<) by the keys that they merge.
+type expander struct {
+	nodes int
+	open  []*yaml.Node // from the document to the current node
+}
+
+func (e *expander) expand(node *yaml.Node) (*yaml.Node, error) {
+	line := node.Line
+	if node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	if e.nodes++; e.nodes > maxNodes {
+		return nil, fmt.Errorf("line %d: a document with more than %d parts, with those that its aliases repeat; want fewer", line, maxNodes)
+	}
+	if len(node.Content) == 0 {
+		return node, nil
+	}
+	if slices.Contains(e.open, node) {
+		return nil, fmt.Errorf("line %d: the alias *%s contains itself; want the text in its place", line, node.Anchor)
+	}
+	e.open = append(e.open, node)
+	defer func() { e.open = e.open[:len(e.open)-1] }()
+	expanded := *node
+	expanded.Content = make([]*yaml.Node, len(node.Content))
+	for i, child := range node.Content {
+		var err error
+		if expanded.Content[i], err = e.expand(child); err != nil {
+			return nil, err
+		}
+	}
+	if expanded.Kind == yaml.MappingNode {
+		expanded.Content = merged(expanded.Content)
+	}
+	return &expanded, nil
+}
+
+// merged returns the keys and values of a table with those that it merges. Its own keys take
+// precedence, then those of earlier tables (https://yaml.org/type/merge.html).
+func merged(pairs []*yaml.Node) []*yaml.Node {
+	var own, others []*yaml.Node
+	for i := 0; i+1 < len(pairs); i += 2 {
+		switch key, from := pairs[i], pairs[i+1]; {
+		case key.Tag != "!!merge":
+			own = append(own, key, from)
+		case from.Kind == yaml.SequenceNode:
+			for _, table := range from.Content {
+				others = append(others, table.Content...)
+			}
+		default:
+			others = append(others, from.Content...)
+		}
+	}
+	for i := 0; i+1 < len(others); i += 2 {
+		if !hasKey(own, others[i].Value) {
+			own = append(own, others[i], others[i+1])
+		}
+	}
+	return own
+}
+
+func hasKey(pairs []*yaml.Node, name string) bool {
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i].Value == name {
+			return true
+		}
+	}
+	return false
+}
+
+// value is a part of an expanded YAML document. Its node is nil where the document has nothing.
 type value struct{ *yaml.Node }
 
 // get returns the value at a path of keys.
@@ -30,7 +105,7 @@ func (v value) pairs() iter.Seq2[string, value] {
 			return
 		}
 		for i := 0; i+1 < len(v.Content); i += 2 {
-			if !yield(v.Content[i].Value, resolved(v.Content[i+1])) {
+			if !yield(v.Content[i].Value, value{v.Content[i+1]}) {
 				return
 			}
 		}
@@ -43,7 +118,7 @@ func (v value) list() []value {
 	}
 	items := make([]value, len(v.Content))
 	for i, item := range v.Content {
-		items[i] = resolved(item)
+		items[i] = value{item}
 	}
 	return items
 }
@@ -66,12 +141,4 @@ func (v value) or(other value) value {
 	default:
 		return value{&yaml.Node{Line: 1, Column: 1}}
 	}
-}
-
-// resolved follows an alias. YAML allows no alias of an alias.
-func resolved(node *yaml.Node) value {
-	if node.Kind == yaml.AliasNode {
-		return value{node.Alias}
-	}
-	return value{node}
 }
