@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -56,14 +57,23 @@ func (a *app) dev(ctx context.Context, opts devcluster.Options) error {
 	if err := checkListen(opts.Listen); err != nil {
 		return usageError(err)
 	}
-	path, err := a.devConfig(&opts)
+	path, example, err := a.devConfig(&opts)
 	if err != nil {
 		return err
 	}
 	opts.ConfigPath, opts.Color = path, a.colors()
 	opts.Stdout, opts.Stderr = a.out, a.err
-	opts.Prepare = func(ctx context.Context, url string) error { return a.prepare(ctx, path, url) }
-	opts.Leaders = currentLeaders
+	var cfg *config.Config
+	opts.Prepare = func(ctx context.Context, url string) (err error) {
+		if example != "" {
+			if err := os.WriteFile(path, []byte(example), 0o644); err != nil { //nolint:gosec // an example, no secrets
+				return err
+			}
+		}
+		cfg, err = a.prepare(ctx, path, url)
+		return err
+	}
+	opts.Leaders = func(ctx context.Context, url string) ([]devcluster.Leader, error) { return currentLeaders(ctx, cfg, url) }
 	return devcluster.Run(ctx, opts)
 }
 
@@ -83,32 +93,45 @@ func checkListen(listen string) error {
 	return nil
 }
 
-// devConfig returns the path of the configuration that all nodes read. Without a file it writes the
-// example into the data directory.
-func (a *app) devConfig(opts *devcluster.Options) (string, error) {
+// devConfig returns the path of the configuration that all nodes read. Without a file in the
+// working directory it is that of the data directory, which example replaces once no other cluster
+// runs there; example is empty if somebody has edited that file.
+func (a *app) devConfig(opts *devcluster.Options) (path, example string, err error) {
 	_, report, err := config.Load(a.configPath, config.LoadOptions{JudgeAlert: alerting.New().Judge})
 	switch {
 	case err == nil:
 		a.warn(report)
-		path, _ := a.configFile()
-		return path, nil
+		path, _ = a.configFile()
+		return path, "", nil
 	case !errors.Is(err, config.ErrNotFound) || a.fileNamed():
-		return "", configError(err)
+		return "", "", configError(err)
 	}
 	if opts.DataDir == "" {
 		if opts.DataDir, err = devcluster.DefaultDataDir(); err != nil {
-			return "", err
+			return "", "", err
 		}
 	}
-	path := filepath.Join(opts.DataDir, config.DefaultPath)
+	path = filepath.Join(opts.DataDir, config.DefaultPath)
 	if err := os.MkdirAll(opts.DataDir, 0o755); err != nil { //nolint:gosec // PostgreSQL's own user must pass
-		return "", err
+		return "", "", err
 	}
-	if err := os.WriteFile(path, []byte(exampleAt(opts.Listen)), 0o644); err != nil { //nolint:gosec // an example, no secrets
-		return "", err
+	found, err := os.ReadFile(path) //nolint:gosec // the directory that the user named
+	switch {
+	case err == nil && !isExample(string(found)):
+		_, err = fmt.Fprintf(a.err, "no forge.toml here: running %s as it is\n", path)
+		return path, "", err
+	case err != nil && !errors.Is(err, os.ErrNotExist):
+		return "", "", err
 	}
 	_, err = fmt.Fprintf(a.err, "no forge.toml here: running the example, %s (forge init writes your own)\n", path)
-	return path, err
+	return path, exampleAt(opts.Listen), err
+}
+
+// isExample reports whether a file is the example with any address of the first node.
+func isExample(text string) bool {
+	_, rest, _ := strings.Cut(text, `"http://`)
+	listen, _, _ := strings.Cut(rest, "/")
+	return listen != "" && text == exampleAt(listen)
 }
 
 // exampleAt returns the example with the first node's address, which one of its crons requests.
@@ -121,13 +144,13 @@ func exampleAt(listen string) string {
 
 // prepare migrates the database and puts the file's crons in force, even if an earlier run had
 // another file.
-func (a *app) prepare(ctx context.Context, path, url string) error {
+func (a *app) prepare(ctx context.Context, path, url string) (*config.Config, error) {
 	environ := append(os.Environ(), "FORGE_DATABASE_URL="+url)
 	cfg, _, err := config.Load(path, config.LoadOptions{Environ: func() []string { return environ }})
 	if err != nil {
-		return configError(err)
+		return nil, configError(err)
 	}
-	return connected(ctx, cfg, func(ctx context.Context, pool *pgxpool.Pool) error {
+	return cfg, connected(ctx, cfg, func(ctx context.Context, pool *pgxpool.Pool) error {
 		if err := postgres.EnsureSchema(ctx, pool, cfg.Database.Schema); err != nil {
 			return err
 		}
@@ -142,9 +165,9 @@ func (a *app) prepare(ctx context.Context, path, url string) error {
 	})
 }
 
-// currentLeaders reads the leader of each role, for the banner.
-func currentLeaders(ctx context.Context, url string) ([]devcluster.Leader, error) {
-	pool, err := postgres.NewPool(ctx, postgres.PoolOptions{URL: url, Schema: "public", ApplicationName: "forge-dev"})
+// currentLeaders reads the leader of each role that the nodes may lead, for the banner.
+func currentLeaders(ctx context.Context, cfg *config.Config, url string) ([]devcluster.Leader, error) {
+	pool, err := postgres.NewPool(ctx, postgres.PoolOptions{URL: url, Schema: cfg.Database.Schema, ApplicationName: "forge-dev"})
 	if err != nil {
 		return nil, err
 	}
@@ -153,14 +176,18 @@ func currentLeaders(ctx context.Context, url string) ([]devcluster.Leader, error
 	if err != nil {
 		return nil, err
 	}
-	leaders := make([]devcluster.Leader, len(roles.All()))
-	for i, role := range roles.All() {
-		leaders[i].Role = string(role)
+	var leaders []devcluster.Leader
+	for _, role := range roles.All() {
+		if !slices.Contains(cfg.Node.Roles, string(role)) {
+			continue
+		}
+		leader := devcluster.Leader{Role: string(role)}
 		for _, l := range found {
-			if l.Role == string(role) && l.Leads() {
-				leaders[i].NodeID, leaders[i].Term = l.NodeID, l.Term
+			if l.Role == leader.Role && l.Leads() {
+				leader.NodeID, leader.Term = l.NodeID, l.Term
 			}
 		}
+		leaders = append(leaders, leader)
 	}
 	return leaders, nil
 }
