@@ -18,6 +18,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronexpr"
 	"github.com/forge-scheduler/forge/internal/importer"
+	"github.com/forge-scheduler/forge/internal/redact"
 )
 
 // importing is what the importers share.
@@ -102,6 +103,7 @@ func (a *importing) importCronJobsCommand() *cobra.Command {
 
 func (a *importing) importPgCronCommand() *cobra.Command {
 	var o importer.PgCronOptions
+	var databases []string
 	cmd := &cobra.Command{
 		Use: "pg_cron [FILE]", Short: "Translate jobs of pg_cron", Args: cobra.MaximumNArgs(1),
 		Long: "Translates the jobs of pg_cron: those in cron.job of the configured database, or those of a CSV file of\n" +
@@ -113,6 +115,10 @@ func (a *importing) importPgCronCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkZoneFlag(o.Timezone); err != nil {
 				return err
+			}
+			var err error
+			if o.Databases, err = parseDatabases(databases); err != nil {
+				return usageError(err)
 			}
 			if len(args) > 0 {
 				return a.importFiles(args, "forge import pg_cron jobs.csv", func(name string, r io.Reader) (*importer.Result, error) {
@@ -132,8 +138,27 @@ func (a *importing) importPgCronCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&o.Timezone, "timezone", "", "zone of the schedules (default cron.timezone, or UTC for a file)")
-	cmd.Flags().StringToStringVar(&o.Databases, "database", nil, "address of a database of the jobs, as NAME=ADDRESS; may be a reference, and may be repeated")
+	// No flag of pairs: it would cut an address with a list of servers at its commas.
+	cmd.Flags().StringArrayVar(&databases, "database", nil, "address of a database of the jobs, as NAME=ADDRESS; may be a reference, and may be repeated")
 	return cmd
+}
+
+// parseDatabases reads NAME=ADDRESS pairs. An address may be a reference, which is not checked.
+func parseDatabases(pairs []string) (map[string]string, error) {
+	databases := make(map[string]string, len(pairs))
+	for _, pair := range pairs {
+		name, address, _ := strings.Cut(pair, "=")
+		if name == "" || address == "" {
+			return nil, fmt.Errorf("--database %q: want NAME=ADDRESS", redact.PasswordInURL(pair))
+		}
+		if !strings.Contains(address, "${") {
+			if _, err := pgconn.ParseConfig(address); err != nil {
+				return nil, fmt.Errorf("--database %s: not an address of PostgreSQL (got %q); want one such as postgres://USER@HOST/NAME", name, redact.Address(address))
+			}
+		}
+		databases[name] = address
+	}
+	return databases, nil
 }
 
 func checkZoneFlag(zone string) error {
