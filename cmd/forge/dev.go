@@ -73,7 +73,9 @@ func (a *app) dev(ctx context.Context, opts devcluster.Options) error {
 		cfg, err = a.prepare(ctx, path, url)
 		return err
 	}
-	opts.Leaders = func(ctx context.Context, url string) ([]devcluster.Leader, error) { return currentLeaders(ctx, cfg, url) }
+	opts.Leaders = func(ctx context.Context, url string) ([]devcluster.Leader, error) {
+		return currentLeaders(ctx, cfg, url)
+	}
 	return devcluster.Run(ctx, opts)
 }
 

@@ -38,16 +38,19 @@ func TestImportedFilesAreAccepted(t *testing.T) {
 		{[]string{"cronjobs", write("a.yaml", manifest), write("b.yaml", manifest)}, exitOK, "name = \"a-job-2\"", "1 crons imported, 0 refused\n"},
 		{[]string{"pg_cron", jobs, "--database", "app=postgres://app/app"}, exitOK, "database = \"postgres://app/app\"", "1 crons imported, 0 refused\n"},
 		{
-			[]string{"pg_cron", jobs, "--database", "app=postgres://forge@pg-1,pg-2/app?target_session_attrs=read-write"}, exitOK,
+			[]string{"pg_cron", jobs, "--database", "app=postgres://forge@pg-1,pg-2/app?target_session_attrs=read-write"},
+			exitOK,
 			"database = \"postgres://forge@pg-1,pg-2/app?target_session_attrs=read-write\"", "1 crons imported, 0 refused\n",
 		},
 		{
-			[]string{"pg_cron", jobs, "--database", "app=host=pg-1,pg-2 dbname=app", "--database", "other=${env:OTHER}"}, exitOK,
+			[]string{"pg_cron", jobs, "--database", "app=host=pg-1,pg-2 dbname=app", "--database", "other=${env:OTHER}"},
+			exitOK,
 			"database = \"host=pg-1,pg-2 dbname=app\"", "1 crons imported, 0 refused\n",
 		},
 		{[]string{"pg_cron", jobs, "--database", "app"}, exitUsage, "", "--database \"app\": want NAME=ADDRESS\n"},
 		{
-			[]string{"pg_cron", jobs, "--database", "app=postgres://ann:secret@db:none/app"}, exitUsage, "",
+			[]string{"pg_cron", jobs, "--database", "app=postgres://ann:secret@db:none/app"},
+			exitUsage, "",
 			"--database app: not an address of PostgreSQL (got \"postgres://ann:[redacted]@db:none/app\"); want one such as postgres://USER@HOST/NAME\n",
 		},
 		{[]string{"crontab", system, "--system", "--paused", "--timezone", "UTC"}, exitOK, "job = \"true\"\npaused = true\n", "1 crons imported, 0 refused\n"},
