@@ -74,20 +74,22 @@ FROM (
     OFFSET 0) AS keys`
 
 // underLimitsSQL are CTEs that count the running jobs for each lock of the CTE wanted. The limits
-// of most jobs were noted with their claims. Only the others are looked up. IS TRUE keeps the
-// planner from turning the comparisons into joins: it expects few rows, and would compare each
-// with each.
+// of most jobs were noted with their claims. Only the others are looked up. A note counts only if
+// its client runs the job: the notes of an earlier attempt on another node stay while other jobs of
+// its claim run. IS TRUE keeps the planner from turning the comparisons into joins: it expects few
+// rows, and would compare each with each.
 var underLimitsSQL = `
 noted AS MATERIALIZED (
-    SELECT DISTINCT n.id, n.lock
-    FROM (SELECT unnest(limited_ids) AS id, unnest(limit_locks) AS lock FROM forge_claims) AS n
+    SELECT n.id, n.lock, n.client
+    FROM (SELECT unnest(limited_ids) AS id, unnest(limit_locks) AS lock, client_id AS client FROM forge_claims) AS n
     WHERE (n.lock IN (SELECT lock FROM wanted)) IS TRUE
 ), running AS MATERIALIZED (
     SELECT lock, count(*) AS jobs
     FROM (
         SELECT n.id, n.lock
         FROM noted AS n
-        WHERE (n.id IN (SELECT id FROM river_job WHERE id = ANY (ARRAY (SELECT id FROM noted)) AND state = 'running')) IS TRUE
+        WHERE ((n.id, n.client) IN (
+            SELECT j.id, ` + lastClientOfJ + ` FROM river_job AS j WHERE j.id = ANY (ARRAY (SELECT id FROM noted)) AND j.state = 'running')) IS TRUE
         UNION
         SELECT j.id, ` + keyLockSQL(lastClientOfJ) + `
         FROM (
@@ -112,12 +114,19 @@ var claimLimitedSQL = beforeOfferedSQL + `id = ANY (@ids::bigint[])` + afterOffe
 // claimLimitedUnlockedSQL is the same without the rows that another transaction has locked.
 var claimLimitedUnlockedSQL = beforeOfferedSQL + `id = ANY (ARRAY (` + unlockedSQL + `))` + afterOfferedSQL
 
+// sameVersionSQL is true for the versions of rows that offered has read. If another transaction
+// has changed a job since then, its keys and its weight may not be those that the claim has locked
+// and counted, so the job is left and offered again. The claim may wait for such a row, and
+// PostgreSQL then evaluates the condition again for the newest version. Some versions of PostgreSQL
+// do not do that for ctid = ANY, which lets them read the rows by ctid.
+const sameVersionSQL = `array_position(ARRAY (SELECT version FROM offered), river_job.ctid) IS NOT NULL`
+
 // The condition of the offered rows is between these two.
 const beforeOfferedSQL = `
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS at
 ), limits AS MATERIALIZED (` + limitsInForceSQL + ` AND ` + ofClaim + `
 ), offered AS MATERIALIZED (
-    SELECT id, kind, priority, scheduled_at, args, metadata, tags
+    SELECT id, ctid AS version, kind, priority, scheduled_at, args, metadata, tags
     FROM river_job
     WHERE `
 
@@ -152,7 +161,7 @@ var afterOfferedSQL = ` AND state::text = 'available' AND queue = @queue::text A
 	fitSQL("by_queue", "by_kind", "'queue', 'queue_all'") +
 	fitSQL("fitting", "by_queue", "'queue_rate', 'job_rate'") + `
 , claimed AS (` + beforeStartSQL + `(SELECT at FROM clock)` + afterStartSQL + `
-WHERE id = ANY (ARRAY (SELECT id FROM fitting))` + claimableSQL + `
+WHERE id = ANY (ARRAY (SELECT id FROM fitting)) AND ` + sameVersionSQL + claimableSQL + `
 ), spent AS (
     SELECT a.scope, a.name, a.key, sum(a.units)::bigint AS units
     FROM asked AS a JOIN claimed AS j ON j.id = a.id

@@ -2,9 +2,13 @@ package jobstore
 
 import (
 	"context"
+	"slices"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/internal/postgres"
@@ -35,6 +39,96 @@ func TestClaimTakesOnlyJobsWithLockedKeys(t *testing.T) {
 	}
 	if claimed, err := claimLimited(t.Context(), client, offer); err != nil || len(claimed) != 1 || claimed[0].ID != 1 {
 		t.Errorf("then %d jobs were claimed, want job 1: %v", len(claimed), err)
+	}
+}
+
+// A claim does not take a job that another transaction changes while the claim waits for its row:
+// the claim has counted the job under the keys and the weight that it had before.
+func TestClaimLeavesJobsThatChangeMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		limit  Limit
+		change string
+		want   []int64
+	}{
+		"arguments":          {Limit{Most: 1, Key: "args.tenant"}, `args = '{"tenant": "c"}'`, []int64{2}},
+		"indexed column too": {Limit{Most: 1, Key: "args.tenant"}, `args = '{"tenant": "c"}', priority = 2`, []int64{2}},
+		"metadata":           {Limit{Most: 1, Key: "metadata.tenant"}, `metadata = '{"tenant": "c"}'`, nil},
+		"tags":               {Limit{Most: 1, Key: "tags.tenant"}, `tags = '{tenant=c}'`, nil},
+		"weight":             {Limit{Most: 3, Per: time.Hour}, `metadata = '{"forge:weight": 3}'`, []int64{2}},
+		"nothing":            {Limit{Most: 1, Key: "args.tenant"}, ``, []int64{1, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool := pgtest.Pool(t)
+			client := newTestClient(t, pool)
+			test.limit.Scope, test.limit.Name = ScopeQueue, "default"
+			setLimits(t, pool, test.limit)
+			mustExec(t, pool, `INSERT INTO river_job (args, kind) VALUES ('{"tenant": "a"}', 'k'), ('{"tenant": "b"}', 'k')`)
+			offer := Offer{Queue: "default", IDs: numbers(1, 2), Term: 1, MaxAttemptedBy: 100}
+			change := `SELECT FROM river_job WHERE id = 1 FOR UPDATE`
+			if test.change != "" {
+				change = `UPDATE river_job SET ` + test.change + ` WHERE id = 1`
+			}
+			if diff := cmp.Diff(test.want, claimDuring(t, pool, client, offer, change)); diff != "" {
+				t.Errorf("claimed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// claimDuring claims jobs while a statement of another transaction, which commits as soon as the
+// claim waits for it, holds a row. It returns the ids of the claimed jobs.
+func claimDuring(t *testing.T, pool *pgxpool.Pool, client *Client, offer Offer, change string) (ids []int64) {
+	t.Helper()
+	changing, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = changing.Rollback(t.Context()) }()
+	if _, err := changing.Exec(t.Context(), change); err != nil {
+		t.Fatal(err)
+	}
+	claimed := make(chan error, 1)
+	go func() {
+		claimed <- pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			_, err := tx.Exec(t.Context(), lockClaimKeysSQL, pgx.StrictNamedArgs{"ids": offer.IDs, "client": client.of.ClientID})
+			if err != nil {
+				return err
+			}
+			if _, err := tx.Exec(t.Context(), `SET LOCAL lock_timeout = '30s'`); err != nil { // longer than a slow machine needs
+				return err
+			}
+			rows, err := postgres.Collect(t.Context(), tx, scanRow, claimLimitedSQL, client.claimArgs(offer))
+			for _, row := range rows {
+				ids = append(ids, row.ID)
+			}
+			return err
+		})
+	}()
+	awaitLock(t, pool)
+	if err := changing.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-claimed; err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// awaitLock waits until a session of the database waits for a lock.
+func awaitLock(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for waiting := 0; waiting == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("no session waits for a lock")
+		}
+		if err := pool.QueryRow(t.Context(), `
+			SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -57,6 +57,28 @@ func TestRunningJobsCountUnderNewLimits(t *testing.T) {
 	}
 }
 
+// A job whose key changes before its retry on another node counts only under the new value, even
+// while other jobs of the first claim still run.
+func TestRetryCountsUnderNewKey(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	first, second := newTestClient(t, pool), newSecondClient(t, pool)
+	setLimits(t, pool, Limit{Scope: ScopeQueue, Name: "default", Most: 9, Key: "args.tenant"})
+	mustExec(t, pool, `INSERT INTO river_job (args, kind) SELECT '{"tenant": "a"}', 'k' FROM generate_series(1, 3)`)
+	if _, err := claimLimited(t.Context(), first, Offer{Queue: "default", IDs: numbers(1, 3), Term: 1, MaxAttemptedBy: 100}); err != nil {
+		t.Fatal(err)
+	}
+	mustExec(t, pool, `UPDATE river_job SET state = 'available', args = '{"tenant": "b"}' WHERE id = 1`)
+	if _, err := claimLimited(t.Context(), second, Offer{Queue: "default", IDs: numbers(1, 1), Term: 1, MaxAttemptedBy: 100}); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]int{"a": 2, "b": 1} {
+		if got := taken(t, pool, key); got != want {
+			t.Errorf("%d places of %q, want %d", got, key, want)
+		}
+	}
+}
+
 // A change of the limits waits for claims without a limit, so that it sees them.
 func TestChangeOfLimitsWaitsForClaims(t *testing.T) {
 	t.Parallel()

@@ -226,7 +226,8 @@ func (l Limit) row(amongNewer bool) (limitRow, error) {
 	row := limitRow{Scope: l.Scope, Name: l.Name, Most: l.Most}
 	switch l.Class() {
 	case ClassRate:
-		per := fmt.Sprintf("%d microseconds", l.Per.Microseconds())
+		// PostgreSQL 14 accepts no more than 2147483647 of a unit.
+		per := fmt.Sprintf("%d.%06d seconds", l.Per/time.Second, l.Per%time.Second/time.Microsecond)
 		row.Scope, row.Per = l.Scope+rateSuffix, &per
 		if l.Burst > 0 {
 			row.Burst = &l.Burst
