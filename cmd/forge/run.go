@@ -90,6 +90,11 @@ func (a *app) runSingleton(ctx context.Context, flags runFlags, command []string
 		return err
 	}
 	opts.Signals = signals
+	if flags.leaderFile != "" {
+		if err := singleton.ClearLeaderFile(flags.leaderFile, flags.role); err != nil {
+			return err
+		}
+	}
 	code := exitOK
 	err = connected(ctx, cfg, func(ctx context.Context, pool *pgxpool.Pool) error {
 		if err := requireSchema(ctx, pool); err != nil {

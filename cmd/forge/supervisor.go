@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -13,14 +14,20 @@ import (
 // process with Type=notify.
 type supervisor struct {
 	logger *slog.Logger
+	// stopTimeout is how long the node may take to stop.
+	stopTimeout time.Duration
 	// send sends one line of systemd's protocol.
 	send func(state string) (bool, error)
 	// watchdogInterval is how long systemd waits for a keep-alive message. 0 means no limit.
 	watchdogInterval time.Duration
 }
 
-func newSupervisor(logger *slog.Logger) *supervisor {
-	s := &supervisor{logger: logger, send: func(state string) (bool, error) { return daemon.SdNotify(false, state) }}
+// afterDrain is how long a node may take to stop after its jobs have ended or were given up, if
+// the database does not answer.
+const afterDrain = 30 * time.Second
+
+func newSupervisor(drainTimeout time.Duration, logger *slog.Logger) *supervisor {
+	s := &supervisor{logger: logger, stopTimeout: drainTimeout + afterDrain, send: func(state string) (bool, error) { return daemon.SdNotify(false, state) }}
 	var err error
 	if s.watchdogInterval, err = daemon.SdWatchdogEnabled(false); err != nil {
 		s.watchdogInterval = 0
@@ -38,8 +45,9 @@ func (s *supervisor) notify(state string) {
 // ready notifies systemd that the node accepts jobs.
 func (s *supervisor) ready() { s.notify(daemon.SdNotifyReady) }
 
-// watch sends keep-alive messages at a third of the watchdog interval, and a message when ctx ends
-// and the node begins to stop. Keep-alive messages continue until stop is called, because a node that
+// watch sends keep-alive messages at a third of the watchdog interval. When ctx ends, it tells systemd
+// that the node begins to stop, and for how long at most: a unit with a shorter TimeoutStopSec would
+// kill a node that drains. Keep-alive messages continue until stop is called, because a node that
 // drains is alive.
 func (s *supervisor) watch(ctx context.Context) (stop func()) {
 	ended := make(chan struct{})
@@ -59,6 +67,7 @@ func (s *supervisor) watch(ctx context.Context) (stop func()) {
 			case <-stopping:
 				stopping = nil
 				s.notify(daemon.SdNotifyStopping)
+				s.notify(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", s.stopTimeout.Microseconds()))
 			case <-keepAlive:
 				s.notify(daemon.SdNotifyWatchdog)
 			}

@@ -4,7 +4,7 @@ set -e
 case "$1" in
 remove | 0)
 	if [ -d /run/systemd/system ]; then
-		systemctl disable --now forge.service
+		systemctl disable --now forge.service || echo 'forge: not stopped; see systemctl status forge' >&2
 	fi
 	;;
 esac

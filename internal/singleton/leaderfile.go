@@ -87,10 +87,22 @@ func (k *LeaderFile) update(ctx context.Context) error {
 	if time.Since(k.answeredAt) < k.opts.StaleAfter {
 		return err
 	}
+	if len(k.written) == 0 {
+		return errors.Join(err, ClearLeaderFile(k.opts.Path, k.opts.Role))
+	}
 	for path, written := range k.written {
 		err = errors.Join(err, k.put(path, document{Role: written.Role}))
 	}
 	return err
+}
+
+// ClearLeaderFile writes that no leader is known into the files that a process may have left when it
+// was killed. It does nothing if there are none, or if each role has its own file.
+func ClearLeaderFile(path, role string) error {
+	if _, err := os.Stat(path); err != nil {
+		return nil //nolint:nilerr // nobody can read a leader there either
+	}
+	return NewLeaderFile(LeaderFileOptions{}).put(path, document{Role: role})
 }
 
 func (k *LeaderFile) write(leaders []leaderstore.Leader) error {

@@ -130,6 +130,47 @@ func TestSilentDatabaseMeansNoLeader(t *testing.T) {
 	})
 }
 
+func TestFileOfKilledProcessIsCleared(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(dir, "leader")
+		for name, text := range map[string]string{path: "a\n", path + ".json": `{"node_id": "a"}`} {
+			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var d database
+		d.set(errors.New("cut off"))
+		_, stop := keep(t, &d, path)
+		defer stop()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		demand(t, path, "a")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		demand(t, path, "")
+	})
+}
+
+func TestClearLeaderFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "leader")
+	if err := singleton.ClearLeaderFile(path, "nightly"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file was made: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("a\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := singleton.ClearLeaderFile(path, "nightly"); err != nil {
+		t.Error(err)
+	}
+	demand(t, path, "")
+}
+
 func TestEachRoleHasItsOwnFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/redact"
 	"github.com/forge-scheduler/forge/internal/shim"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
@@ -235,7 +236,7 @@ func (r *Runner) lead(ctx context.Context, fence leaderstore.Fence) error {
 	if err != nil {
 		return r.finish(ctx, exitCannotRun)
 	}
-	logger.InfoContext(ctx, "command started", "command", strings.Join(r.opts.Command, " "))
+	logger.InfoContext(ctx, "command started", "command", strings.Join(redact.Words(r.opts.Command), " "))
 	result, err := r.supervise(ctx, process)
 	logger.InfoContext(ctx, "command ended", "exit_code", result.ExitCode, "error", err)
 	switch {

@@ -24,13 +24,14 @@ func TestSidecars(t *testing.T) {
 			return err == nil && string(line) == leader+"\n"
 		})
 	}
+	url := c.url
 	start := func(node string) *process {
-		return launch(t, []string{"FORGE_DATABASE_URL=" + c.url}, "sidecar", "--config", c.config, "--role", "nightly",
+		return launch(t, []string{"FORGE_DATABASE_URL=" + url}, "sidecar", "--config", c.config, "--role", "nightly",
 			"--node-id", node, "--file", filepath.Join(dir, node), "--metadata", `{"url": "http://`+node+`"}`)
 	}
 	a := start("a")
 	says("a", "a")
-	start("b")
+	b := start("b")
 	says("b", "a")
 	body, err := os.ReadFile(filepath.Join(dir, "b.json"))
 	if err != nil || !strings.Contains(string(body), `"node_id":"a"`) || !strings.Contains(string(body), `"term":1`) ||
@@ -48,6 +49,14 @@ func TestSidecars(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(dir, "a*")); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
+	if err := b.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-b.done
+	says("b", "b") // as it was killed
+	url = "postgres://forge@127.0.0.1:1/none"
+	start("b")
+	says("b", "")
 	if _, errs, code := c.forge("run", "--role", "nightly"); code != 2 || !strings.Contains(errs, "forge sidecar needs none") {
 		t.Errorf("run without a command: exit %d, %s", code, errs)
 	}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
@@ -48,6 +50,10 @@ func TestSupervisorIsNotified(t *testing.T) {
 		t.Fatal(err)
 	}
 	for next(t, said) != "STOPPING=1" {
+	}
+	drain := config.Default().Node.DrainTimeout.Std()
+	if want, got := fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", (drain+30*time.Second).Microseconds()), next(t, said); got != want {
+		t.Errorf("after that it says %q, want %q", got, want)
 	}
 	c.awaitExit("a")
 }
