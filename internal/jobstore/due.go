@@ -2,10 +2,13 @@ package jobstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
@@ -23,17 +26,15 @@ SELECT (least(
     (SELECT extract(epoch FROM min(until)) FROM forge_pauses)
 ) - extract(epoch FROM clock_timestamp()))::float8`
 
-// River's statement, without reading the whole rows again. A job whose unique key another
-// job holds is discarded. The unique states of a retryable job may be in its metadata, because
-// retryable is not among them. A lookup in the index forge_river_job_due for each priority
-// finds the due jobs. By the time alone, the planner could expect that most jobs are due, and
-// read the whole table. A job that another transaction has locked is left for later, so that it
-// delays no other.
-const releaseDueSQL = `
-WITH jobs_to_schedule AS (
-    SELECT id, unique_key, unique_states IS NOT NULL OR metadata ? 'forge:unique_states' AS has_states, priority, scheduled_at
-    FROM river_job
-    WHERE ` + isDue + `
+// A retryable job whose unique states lack retryable has given up its unique key, and its unique
+// states are in its metadata. The trigger forge_job_unique moves them back when the job is
+// released. If a transaction that is still open has inserted a job with the same key, the release
+// waits for it.
+const takesKeySQL = `(unique_key IS NOT NULL AND unique_states IS NULL AND metadata ? 'forge:unique_states')`
+
+// The first due jobs. A lookup in the index forge_river_job_due for each priority finds them. By
+// the time alone, the planner could expect that most jobs are due, and read the whole table.
+const firstDueSQL = isDue + `
       AND scheduled_at <= coalesce($1::timestamptz, now())
       AND id = ANY (ARRAY (
           SELECT j.id
@@ -42,34 +43,79 @@ WITH jobs_to_schedule AS (
                         WHERE ` + isDue + ` AND priority = p.priority AND scheduled_at <= coalesce($1::timestamptz, now())
                         ORDER BY scheduled_at, id LIMIT $2::bigint) AS j
           ORDER BY p.priority, j.scheduled_at, j.id
-          LIMIT $2::bigint))
+          LIMIT $2::bigint))`
+
+// River's statement, without reading the whole rows again. A job that has given up its unique key
+// is discarded if another job holds the key, or will hold it first. If the job is unique while it
+// is discarded, it loses the key. A job that another transaction has locked is left for later, so
+// that it delays no other.
+const (
+	lockDueSQL = `
+WITH jobs_to_schedule AS (
+    SELECT id, unique_key, ` + takesKeySQL + ` AS takes_key, priority, scheduled_at
+    FROM river_job
+    WHERE `
+
+	releaseLockedSQL = `
     FOR UPDATE SKIP LOCKED
 ), jobs_with_rownum AS (
-    SELECT *, CASE WHEN unique_key IS NOT NULL AND has_states
-                   THEN row_number() OVER (PARTITION BY unique_key ORDER BY priority, scheduled_at, id)
-              END AS row_num
+    SELECT *, row_number() OVER (PARTITION BY takes_key, unique_key ORDER BY priority, scheduled_at, id) AS row_num
     FROM jobs_to_schedule
-), unique_conflicts AS (
-    SELECT river_job.unique_key
-    FROM river_job
-    JOIN jobs_with_rownum
-      ON river_job.unique_key = jobs_with_rownum.unique_key AND river_job.id != jobs_with_rownum.id
-    WHERE river_job.unique_key IS NOT NULL
-      AND river_job.unique_states IS NOT NULL
-      AND river_job_state_in_bitmask(river_job.unique_states, river_job.state)
 ), job_updates AS (
-    SELECT job.id, job.row_num IS NOT NULL AND (uc.unique_key IS NOT NULL OR job.row_num > 1) AS conflict
+    SELECT id, takes_key AND (row_num > 1 OR (
+        SELECT true FROM river_job AS holder
+        WHERE holder.unique_key = job.unique_key AND holder.unique_states IS NOT NULL
+          AND river_job_state_in_bitmask(holder.unique_states, holder.state)
+        LIMIT 1) IS NOT NULL) AS conflict
     FROM jobs_with_rownum AS job
-    LEFT JOIN unique_conflicts AS uc ON job.unique_key = uc.unique_key
 )
 UPDATE river_job
 SET state = CASE WHEN job_updates.conflict THEN 'discarded' ELSE 'available' END::river_job_state,
     finalized_at = CASE WHEN job_updates.conflict THEN coalesce($1::timestamptz, now()) ELSE river_job.finalized_at END,
     metadata = CASE WHEN job_updates.conflict
-        THEN river_job.metadata || '{"unique_key_conflict": "scheduler_discarded"}' ELSE river_job.metadata END
+        THEN river_job.metadata || '{"unique_key_conflict": "scheduler_discarded"}' ELSE river_job.metadata END,
+    unique_key = CASE WHEN job_updates.conflict AND river_job.metadata ->> 'forge:unique_states' ~ '^[01]{4}1[01]{3}$'
+        THEN NULL ELSE river_job.unique_key END
 FROM job_updates
 WHERE river_job.id = job_updates.id
 RETURNING river_job.queue, river_job.scheduled_at, job_updates.conflict`
+
+	// The condition sets the timeout before the statement locks anything.
+	releaseDueSQL = lockDueSQL + firstDueSQL + `
+      AND (SELECT set_config('lock_timeout', '` + allKeysTimeout + `', true)) IS NOT NULL` + releaseLockedSQL
+	releaseKeepingKeysSQL = lockDueSQL + firstDueSQL + ` AND NOT ` + takesKeySQL + releaseLockedSQL
+	releaseOneSQL         = lockDueSQL + isDue + ` AND id = $2` + releaseLockedSQL
+
+	lockTakingKeysSQL = `
+SELECT id
+FROM river_job
+WHERE ` + firstDueSQL + ` AND ` + takesKeySQL + `
+ORDER BY priority, scheduled_at, id
+FOR UPDATE SKIP LOCKED`
+	lockTimeoutSQL = `SELECT set_config('lock_timeout', $1, true)`
+	// The commit of a notification can wait for a lock, too.
+	noLockTimeoutSQL = `SELECT set_config('lock_timeout', NULL, true)`
+	// The microseconds keep the order of the jobs.
+	postponeSQL = `
+UPDATE river_job
+SET scheduled_at = $1::timestamptz + p.n * interval '1 microsecond'
+FROM unnest($2::bigint[]) WITH ORDINALITY AS p (id, n)
+WHERE river_job.id = p.id`
+)
+
+const (
+	// allKeysTimeout bounds the wait for the unique keys of a batch, and oneKeyTimeout that for the
+	// key of one job after the batch has failed.
+	allKeysTimeout = "50ms"
+	oneKeyTimeout  = "5ms"
+	// takingKeys is how long such jobs are tried one by one.
+	takingKeys = 100 * time.Millisecond
+	// keyWait is how long a job whose unique key is not free is postponed.
+	keyWait = time.Second / 2
+)
+
+// uniqueViolation is the SQLSTATE of a statement that adds a key to a unique index twice.
+const uniqueViolation = "23505"
 
 // NoDueJob is longer than any wait.
 const NoDueJob = 24 * time.Hour
@@ -103,24 +149,92 @@ func scanDue(row pgx.Row) (time.Duration, error) {
 }
 
 // ReleaseDue makes at most limit scheduled and retryable jobs available that are due at
-// now, and notifies the leader of them. It returns how many it changed.
+// now, and notifies the leader of them. It returns how many it changed. In a transaction it does
+// not wait long for another one that has inserted a job with the unique key of a due job: the error
+// is then IsKeyBusy.
 func (s *Store) ReleaseDue(ctx context.Context, now time.Time, limit int) (int, error) {
-	type released struct {
-		queue     string
-		dueAt     time.Time
-		discarded bool
-	}
-	all, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (r released, err error) {
-		return r, row.Scan(&r.queue, &r.dueAt, &r.discarded)
-	}, releaseDueSQL, now, limit)
+	released, err := s.releaseDue(ctx, releaseDueSQL, now, limit)
 	if err != nil {
-		return 0, fmt.Errorf("make due jobs available: %w", err)
+		return 0, err
 	}
+	if _, err := s.db.Exec(ctx, noLockTimeoutSQL); err != nil {
+		return 0, fmt.Errorf("end the lock timeout: %w", err)
+	}
+	return len(released), s.notifyDue(ctx, released, now)
+}
+
+// IsKeyBusy reports whether ReleaseDue has failed because another transaction has taken the unique
+// key of a due job. ReleaseKeepingKeys releases the other jobs.
+func IsKeyBusy(err error) bool {
+	rejected, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (rejected.Code == lockNotAvailable || rejected.Code == uniqueViolation)
+}
+
+// ReleaseKeepingKeys is like ReleaseDue, but leaves the jobs that take a unique key when they are
+// released. So it waits for no other transaction.
+func (s *Store) ReleaseKeepingKeys(ctx context.Context, now time.Time, limit int) (int, error) {
+	released, err := s.releaseDue(ctx, releaseKeepingKeysSQL, now, limit)
+	if err != nil {
+		return 0, err
+	}
+	return len(released), s.notifyDue(ctx, released, now)
+}
+
+// ReleaseTakingKeys is like ReleaseDue for the jobs that ReleaseKeepingKeys leaves, in a transaction
+// of its own. It releases them one by one, for a short time, and postpones those that remain by half a
+// second, so that they do not delay the due jobs after them. Jobs that it has not tried come first
+// the next time.
+func (s *Store) ReleaseTakingKeys(ctx context.Context, now time.Time, limit int) (int, error) {
+	ids, err := postgres.Select(ctx, s.db, "find due jobs that take a unique key", pgx.RowTo[int64], lockTakingKeysSQL, now, limit)
+	if err != nil || len(ids) == 0 {
+		return 0, err
+	}
+	if _, err := s.db.Exec(ctx, lockTimeoutSQL, oneKeyTimeout); err != nil {
+		return 0, fmt.Errorf("set the lock timeout: %w", err)
+	}
+	var released []releasedJob
+	var busy []int64
+	for began := time.Now(); len(ids) > 0 && time.Since(began) < takingKeys; ids = ids[1:] {
+		err := pgx.BeginFunc(ctx, s.db, func(savepoint pgx.Tx) error {
+			one, err := New(savepoint).releaseDue(ctx, releaseOneSQL, now, ids[0])
+			released = append(released, one...)
+			return err
+		})
+		if IsKeyBusy(err) {
+			busy = append(busy, ids[0])
+		} else if err != nil {
+			return 0, err
+		}
+	}
+	if _, err := s.db.Exec(ctx, noLockTimeoutSQL); err != nil {
+		return 0, fmt.Errorf("end the lock timeout: %w", err)
+	}
+	if _, err := s.db.Exec(ctx, postponeSQL, now.Add(keyWait), slices.Concat(ids, busy)); err != nil {
+		return 0, fmt.Errorf("postpone due jobs: %w", err)
+	}
+	return len(released), s.notifyDue(ctx, released, now)
+}
+
+// releasedJob is a job that was due and is now available, or discarded.
+type releasedJob struct {
+	queue     string
+	dueAt     time.Time
+	discarded bool
+}
+
+func (s *Store) releaseDue(ctx context.Context, sql string, args ...any) ([]releasedJob, error) {
+	return postgres.Select(ctx, s.db, "make due jobs available", func(row pgx.CollectableRow) (r releasedJob, err error) {
+		return r, row.Scan(&r.queue, &r.dueAt, &r.discarded)
+	}, sql, args...)
+}
+
+// notifyDue notifies the leader of the available jobs.
+func (s *Store) notifyDue(ctx context.Context, released []releasedJob, now time.Time) error {
 	dueAt := map[string]time.Time{}
-	for _, r := range all {
+	for _, r := range released {
 		if first, ok := dueAt[r.queue]; !r.discarded && (!ok || r.dueAt.Before(first)) {
 			dueAt[r.queue] = r.dueAt
 		}
 	}
-	return len(all), s.notifyReleased(ctx, dueAt, now)
+	return s.notifyReleased(ctx, dueAt, now)
 }

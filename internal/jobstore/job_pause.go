@@ -119,10 +119,14 @@ const (
 )
 
 const (
+	// The leader may not have deleted the row of a pause that has ended.
 	pauseJobsSQL = `
-INSERT INTO forge_pauses (queue, kind, key, key_source, key_path, value, paused_by, reason, until)
-SELECT $1, $2, $3, $4, $5, $6, $7, $8, clock_timestamp() + $9::interval
-ON CONFLICT DO NOTHING`
+INSERT INTO forge_pauses AS p (queue, kind, key, key_source, key_path, value, paused_at, paused_by, reason, until)
+SELECT $1, $2, $3, $4, $5, $6, now, $7, $8, now + $9::interval
+FROM clock_timestamp() AS now
+ON CONFLICT (queue, kind, key, value) DO UPDATE
+SET paused_at = excluded.paused_at, paused_by = excluded.paused_by, reason = excluded.reason, until = excluded.until
+WHERE NOT ` + pauseLastsSQL
 	resumeJobsSQL = `
 DELETE FROM forge_pauses WHERE queue = $1 AND kind = $2 AND key = $3 AND value = $4`
 	jobPausesSQL = `
@@ -141,9 +145,11 @@ FROM river_job JOIN forge_pauses AS p ON ` + pauseHoldsSQL + `
 WHERE river_job.id = $1
 ORDER BY p.paused_at
 LIMIT 1`
+	// A pause that another transaction has locked, for example to replace it, is left for the next
+	// call.
 	endJobPausesSQL = `
 DELETE FROM forge_pauses
-WHERE (queue, kind, key, value) IN (SELECT queue, kind, key, value FROM forge_pauses WHERE until <= $1 LIMIT $2)
+WHERE ctid = ANY (ARRAY (SELECT ctid FROM forge_pauses WHERE until <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED))
 RETURNING queue, kind, key, value`
 
 	// The leader reads the pauses again.

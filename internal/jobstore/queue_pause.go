@@ -68,7 +68,8 @@ const (
 
 const pausedQueueSQL = `SELECT r.paused_at, ` + pauseSQL + ` FROM river_queue AS r WHERE r.name = $1`
 
-// A queue that no node has worked yet has no row.
+// A queue that no node has worked yet has no row. The leader may not have resumed a queue whose
+// pause has ended.
 const pauseQueueSQL = `
 INSERT INTO river_queue AS r (name, paused_at, updated_at, metadata)
 SELECT $1, now, now, jsonb_build_object('forge:pause', jsonb_strip_nulls(jsonb_build_object(
@@ -76,7 +77,7 @@ SELECT $1, now, now, jsonb_build_object('forge:pause', jsonb_strip_nulls(jsonb_b
 FROM clock_timestamp() AS now
 ON CONFLICT (name) DO UPDATE
 SET paused_at = excluded.paused_at, updated_at = excluded.updated_at, metadata = r.metadata || excluded.metadata
-WHERE r.paused_at IS NULL`
+WHERE r.paused_at IS NULL OR ` + pauseEndSQL + ` <= extract(epoch FROM excluded.paused_at)`
 
 const (
 	unpauseSQL = `
@@ -85,11 +86,14 @@ SET paused_at = NULL, updated_at = clock_timestamp(), metadata = r.metadata - 'f
 WHERE r.paused_at IS NOT NULL AND `
 
 	resumeQueueSQL = unpauseSQL + `r.name = $1`
-	endPausesSQL   = unpauseSQL + `r.name = ANY (ARRAY (
+	// A queue that another transaction has locked, for example to replace its pause, is left for the
+	// next call.
+	endPausesSQL = unpauseSQL + `r.name = ANY (ARRAY (
     SELECT r.name
     FROM river_queue AS r
     WHERE r.paused_at IS NOT NULL AND ` + pauseEndSQL + ` <= extract(epoch FROM $1::timestamptz)
-    LIMIT $2))
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED))
 RETURNING r.name`
 )
 
@@ -119,9 +123,9 @@ func (r pauseRow) read() QueuePause {
 }
 
 // PauseQueue prevents jobs of the queue, or a part of them, from starting until ResumeQueue, or
-// for some time; running jobs continue. It does not change the pause of what is paused. It returns
-// the pause and whether the call changed anything. It returns ErrNoQueue for an unknown queue, and
-// ErrManyPauses.
+// for some time; running jobs continue. It replaces a pause that has ended, and does not change any
+// other. It returns the pause and whether the call changed anything. It returns ErrNoQueue for an
+// unknown queue, and ErrManyPauses.
 func (s *Store) PauseQueue(ctx context.Context, queue string, order QueuePauseOrder) (pause QueuePause, changed bool, err error) {
 	var lasts *time.Duration
 	if order.For != 0 {

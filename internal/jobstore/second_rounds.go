@@ -3,7 +3,9 @@ package jobstore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -48,18 +50,28 @@ SET metadata = metadata || d.mark
 FROM unnest($1::bigint[], $2::jsonb[]) AS d (id, mark)
 WHERE river_job.id = d.id`
 
-// Whether the mark belongs to the last attempt, and whether another job has the unique
-// key, which would fail the whole batch.
+// Whether the mark belongs to the last attempt, whether another job has the unique
+// key, which would fail the whole batch, and whether the job has given up its own.
 const lockDueRoundsSQL = `
 SELECT id, kind, queue, attempt, coalesce(unique_key, ''),
        attempt >= max_attempts AND (metadata #>> '{forge:dead,attempt}') = attempt::text AND NOT metadata ? 'forge:second_round',
        unique_key IS NOT NULL AND EXISTS (
            SELECT FROM river_job AS other
            WHERE other.unique_key = river_job.unique_key AND other.id <> river_job.id
-             AND other.unique_states IS NOT NULL AND river_job_state_in_bitmask(other.unique_states, other.state))` + waitingRoundsSQL + `
+             AND other.unique_states IS NOT NULL AND river_job_state_in_bitmask(other.unique_states, other.state)),
+       ` + takesKeySQL + waitingRoundsSQL + `
   AND (metadata #>> '{forge:dead,second_round}') COLLATE "C" <= $1` + waitingRoundsOrderSQL + `
 LIMIT $2
 FOR NO KEY UPDATE SKIP LOCKED`
+
+// The trial of a second round takes the unique keys of the jobs. A wait for a lock fails it.
+const trialSQL = `UPDATE river_job SET state = 'available', finalized_at = NULL WHERE id = ANY ($1::bigint[])`
+
+const postponeRoundsSQL = `
+UPDATE river_job
+SET metadata = jsonb_set(metadata, '{forge:dead,second_round}', to_jsonb(p.due))
+FROM unnest($1::bigint[], $2::text[]) AS p (id, due)
+WHERE river_job.id = p.id`
 
 // The condition on the state ensures a single round if others change the job at the same
 // time.
@@ -168,16 +180,95 @@ type DueRound struct {
 	Valid bool
 	// UniqueKeyTaken reports whether another job has its unique key.
 	UniqueKeyTaken bool
+	// TakesKey reports whether the job has given up its unique key, and takes it in its round.
+	TakesKey bool
 }
 
 // LockDueRounds returns at most limit dead letters whose second round is due, with their
-// rows locked.
+// rows locked. It leaves those whose unique key a transaction has taken that is still open, and
+// postpones their rounds by half a second, so that they delay no other.
 func (s *Store) LockDueRounds(ctx context.Context, now time.Time, limit int) ([]DueRound, error) {
 	found, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[DueRound], lockDueRoundsSQL, MarkInstant(now), limit)
 	if err != nil {
 		return nil, fmt.Errorf("find due second rounds: %w", err)
 	}
-	return found, nil
+	return s.leaveBusyKeys(ctx, now, found)
+}
+
+// leaveBusyKeys returns the rounds whose unique keys are free, and postpones the others. If a key
+// is busy, it tries one job of each key for a short time, and postpones the jobs that remain, too.
+// Those that it has not tried come first the next time.
+func (s *Store) leaveBusyKeys(ctx context.Context, now time.Time, found []DueRound) ([]DueRound, error) {
+	byKey := map[string][]int64{}
+	var firsts []int64
+	for _, f := range found {
+		if key := string(f.UniqueKey); f.Valid && f.TakesKey && !f.UniqueKeyTaken {
+			if byKey[key] = append(byKey[key], f.ID); len(byKey[key]) == 1 {
+				firsts = append(firsts, f.ID)
+			}
+		}
+	}
+	if len(firsts) == 0 {
+		return found, nil
+	}
+	if err := s.tryRounds(ctx, allKeysTimeout, firsts); !IsKeyBusy(err) {
+		return found, err
+	}
+	var free []DueRound
+	var busy, untried []int64
+	began, isFree := time.Now(), map[int64]bool{}
+	for _, f := range found {
+		jobs := byKey[string(f.UniqueKey)]
+		switch {
+		case !f.Valid || !f.TakesKey || f.UniqueKeyTaken:
+			free = append(free, f)
+		case f.ID != jobs[0]: // decided with the first job of its key
+			if isFree[jobs[0]] {
+				free = append(free, f)
+			}
+		case time.Since(began) > takingKeys:
+			untried = append(untried, jobs...)
+		default:
+			err := s.tryRounds(ctx, oneKeyTimeout, jobs[:1])
+			if IsKeyBusy(err) {
+				busy = append(busy, jobs...)
+				continue
+			} else if err != nil {
+				return nil, err
+			}
+			isFree[f.ID], free = true, append(free, f)
+		}
+	}
+	ids := slices.Concat(untried, busy)
+	due := make([]string, len(ids))
+	for i := range ids {
+		due[i] = MarkInstant(now.Add(keyWait + time.Duration(i)*time.Microsecond))
+	}
+	if _, err := s.db.Exec(ctx, postponeRoundsSQL, ids, due); err != nil {
+		return nil, fmt.Errorf("postpone second rounds: %w", err)
+	}
+	return free, nil
+}
+
+// errTried undoes a trial.
+var errTried = errors.New("tried")
+
+// tryRounds makes jobs available, and undoes that. The error is IsKeyBusy if that has to wait for
+// another transaction for longer than a timeout.
+func (s *Store) tryRounds(ctx context.Context, timeout string, ids []int64) error {
+	err := pgx.BeginFunc(ctx, s.db, func(savepoint pgx.Tx) error {
+		if _, err := savepoint.Exec(ctx, lockTimeoutSQL, timeout); err != nil {
+			return err
+		}
+		if _, err := savepoint.Exec(ctx, trialSQL, ids); err != nil {
+			return err
+		}
+		return errTried
+	})
+	if errors.Is(err, errTried) {
+		return nil
+	}
+	return fmt.Errorf("try second rounds: %w", err)
 }
 
 // GrantedRound is the second round of one job.
@@ -188,7 +279,8 @@ type GrantedRound struct {
 	Mark     SecondRound
 }
 
-// GrantRounds makes the jobs available and notifies the leader of them.
+// GrantRounds makes the jobs available and notifies the leader of them. It fails if a unique key
+// that was free for LockDueRounds is busy now.
 func (s *Store) GrantRounds(ctx context.Context, now time.Time, granted []GrantedRound) error {
 	ids, attempts, marks := make([]int64, len(granted)), make([]int, len(granted)), make([][]byte, len(granted))
 	queues := make([]string, len(granted))
@@ -199,8 +291,14 @@ func (s *Store) GrantRounds(ctx context.Context, now time.Time, granted []Grante
 		}
 		ids[i], attempts[i], marks[i], queues[i] = g.ID, g.Attempts, body, g.Queue
 	}
+	if _, err := s.db.Exec(ctx, lockTimeoutSQL, allKeysTimeout); err != nil {
+		return fmt.Errorf("set the lock timeout: %w", err)
+	}
 	if _, err := s.db.Exec(ctx, grantRoundsSQL, ids, attempts, marks, now); err != nil {
 		return fmt.Errorf("give second rounds: %w", err)
+	}
+	if _, err := s.db.Exec(ctx, noLockTimeoutSQL); err != nil {
+		return fmt.Errorf("end the lock timeout: %w", err)
 	}
 	return s.NotifyAvailable(ctx, queues)
 }

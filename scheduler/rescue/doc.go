@@ -5,6 +5,8 @@
 // scheduled time. A timer is set for the next known one. A cheap query of the partial
 // index is part of each check of the nodes, and finds new jobs within a second. Pauses of
 // queues with an end are part of both, and end in the transaction that makes jobs available.
+// If the unique key of a due job is taken by a transaction that is still open, the job is
+// postponed by half a second, and the other jobs are released without it.
 //
 // Claims (claims.go). The rows of forge_claims whose jobs have ended are deleted once a second,
 // some blocks of the table in each transaction.

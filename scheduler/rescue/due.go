@@ -85,13 +85,27 @@ func (r *dueReleaser) rest(ctx context.Context, pause time.Duration) bool {
 const maxEndedPauses = 100
 
 // release makes one batch of jobs available that are due by the database's clock, and ends the
-// pauses of queues.
+// pauses of queues. If the unique key of a due job is busy, it first does that without the jobs
+// that take a unique key.
 func (r *dueReleaser) release(ctx context.Context, limit int) (released int, err error) {
+	released, err = r.releaseWith(ctx, limit, (*jobstore.Store).ReleaseDue)
+	if !jobstore.IsKeyBusy(err) {
+		return released, err
+	}
+	if released, err = r.releaseWith(ctx, limit, (*jobstore.Store).ReleaseKeepingKeys); err != nil {
+		return 0, err
+	}
+	took, err := r.releaseWith(ctx, limit, (*jobstore.Store).ReleaseTakingKeys)
+	return released + took, err
+}
+
+// releaseWith ends pauses and makes jobs available in one fenced transaction.
+func (r *dueReleaser) releaseWith(ctx context.Context, limit int, release func(s *jobstore.Store, ctx context.Context, now time.Time, limit int) (int, error)) (released int, err error) {
 	err = r.fence.Do(ctx, r.pool, func(tx pgx.Tx, now time.Time) error {
 		if _, err := jobstore.New(tx).EndPauses(ctx, now, maxEndedPauses); err != nil {
 			return err
 		}
-		released, err = jobstore.New(tx).ReleaseDue(ctx, now, limit)
+		released, err = release(jobstore.New(tx), ctx, now, limit)
 		return err
 	})
 	return released, err
