@@ -13,7 +13,7 @@ import (
 // limitedLoop returns a loop with the given limits and one member with much room.
 func limitedLoop(inForce ...jobstore.Limit) *loop {
 	l := &loop{nodes: newNodeTable(1, LeastLoaded), limits: newLimits(), pendingOffers: map[int64]pendingOffer{}, lastStep: time.Now()}
-	m := &member{incarnation: "a", clientID: "a", slots: 100, freeSlots: 100, kinds: map[string]bool{"k": true, "rare": true}, free: map[string]int{"q": 100, "r": 100}}
+	m := &member{incarnation: "a", clientID: "a", slots: 100, freeSlots: 100, kinds: map[string]bool{"k": true, "rare": true}, free: map[string]int{"q": 100, "r": 100}, queues: map[string]int{"q": 100, "r": 100}}
 	l.nodes.members = []*member{m}
 	l.limits.set(inForce, l.nodes.members)
 	return l

@@ -50,8 +50,13 @@
 // A rate (limits_read.go, and RateWindow in internal/jobstore) is a limit whose places return
 // with time. What has started is in a row for each rate and value of its key, which the claim
 // reads and changes under its lock, in the transaction of the start. The leader reads the rows of
-// a page's jobs and knows when the next job may start; the loop wakes up then. A job that needs
-// several units of a rate holds back those behind it until it can start.
+// a page's jobs and knows when the next job may start; the loop wakes up then.
+//
+// A job that needs several units of a rate holds back those behind it until it can start (hold.go),
+// unless it could not start with the units either: no node suits it, or another limit is full. Pages
+// behind the cursor do not contain the job, so the hold does not end with time. The job is read by
+// its position when its units may be there, at least every ten seconds; if it is gone, paused or
+// cannot start, the hold ends.
 //
 // A fair queue (fair.go) is not read by position but in turns: jobstore.ScanFair reads the next
 // jobs of each key, by an index with the key before the priority, and the leader remembers which

@@ -279,7 +279,7 @@ func (l *loop) sweepTurns(ctx context.Context, scans []scanPage, first int, jobs
 		s.read = len(found)
 		for _, f := range found {
 			j := availableJob(&f.AvailableJob)
-			j.scan, j.fairKey = i, f.Key
+			j.scan, j.inTurn, j.fairKey = i, true, f.Key
 			jobs = append(jobs, j)
 			s.more = s.more || f.More
 		}

@@ -182,3 +182,27 @@ func TestFairQueueReachesPastHeldJobs(t *testing.T) {
 		c.waitFor(t, "the job of the last tenant", func() bool { return c.count(t, `state = 'running'`) == held+1 })
 	})
 }
+
+// A job of several units gets them before jobs of other tenants whose turns come later, and before
+// those of its own behind it.
+func TestHeavyJobOfFairQueueIsNotOvertaken(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.applyQueues(t, `"mail": {"fair_by": "args.tenant"}`)
+	c.limit(t, jobstore.Limit{Scope: jobstore.ScopeJob, Name: "k", Most: 20, Per: 2 * time.Second})
+	n := c.join(t, nodestore.Node{NodeID: "a", Slots: 100, Queues: map[string]int{"mail": 100}})
+	c.lead(t, c.makeLeader(t, 1), assign.LeastLoaded)
+	c.awaitFairIndex(t, "tenant")
+	c.exec(t, `INSERT INTO forge_rate_windows VALUES ('job_rate', 'k', '', ARRAY[clock_timestamp() + interval '2 seconds'], '{1}', '{}', '{}', now() + interval '1 hour')`)
+	c.insertMail(t, 1, "a", `{"forge:weight": 20}`)
+	c.insertMail(t, 300, "a", "{}")
+	c.insertMail(t, 300, "b", "{}")
+	c.waitFor(t, "the job of several units", func() bool {
+		c.exec(t, `SELECT pg_notify('public.forge_cron', '')`)
+		return n.claimed() > 0
+	})
+	if c.count(t, "state = 'running' AND metadata ? 'forge:weight'") != 1 {
+		t.Error("another job was offered first")
+	}
+	c.waitFor(t, "the other jobs", func() bool { return n.claimed() > 1 })
+}

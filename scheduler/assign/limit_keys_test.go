@@ -88,3 +88,42 @@ func TestOffersRespectRate(t *testing.T) {
 		t.Errorf("a job was offered %s after the last start of its rate", passed)
 	}
 }
+
+// A job of several units gets them before the jobs behind it, even if it is deep in a backlog, most
+// pages do not contain it, and the limits and nodes are read often.
+func TestHeavyJobIsNotOvertaken(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.limit(t, jobstore.Limit{Scope: "queue", Name: "default", Most: 20, Key: "args.tenant", Per: 2 * time.Second})
+	c.exec(t, `INSERT INTO forge_rate_windows VALUES ('queue_rate', 'default', 'acme', ARRAY[clock_timestamp() + interval '2 seconds'], '{1}', '{}', '{}', now() + interval '1 hour')`)
+	c.insert(t, 2500, "unworked", "default", "")
+	c.exec(t, `INSERT INTO river_job (kind, args, metadata) VALUES ('k', '{"tenant": "acme"}', '{"forge:weight": 20}')`)
+	c.insertTenant(t, 2500, "k", "acme")
+	n := c.join(t, nodestore.Node{NodeID: "a", Slots: 50})
+	c.lead(t, c.makeLeader(t, 1), assign.LeastLoaded)
+	heavyRuns := func() bool { return c.count(t, "state = 'running' AND metadata ? 'forge:weight'") == 1 }
+	c.waitFor(t, "the job of several units", func() bool {
+		c.exec(t, `SELECT pg_notify('public.forge_cron', '')`)
+		return n.claimed() > 0
+	})
+	if !heavyRuns() {
+		t.Error("a job behind it was offered first")
+	}
+	c.waitFor(t, "the jobs behind it", func() bool { return n.claimed() > 1 })
+}
+
+// A job of several units that is cancelled holds back no others for long.
+func TestCancelledHeavyJobHoldsBackNone(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.limit(t, jobstore.Limit{Scope: "queue", Name: "default", Most: 20, Key: "args.tenant", Per: time.Hour})
+	c.exec(t, `INSERT INTO forge_rate_windows VALUES ('queue_rate', 'default', 'acme', ARRAY[clock_timestamp() - interval '59 minutes 57 seconds'], '{15}', '{}', '{}', now() + interval '1 hour')`)
+	c.exec(t, `INSERT INTO river_job (kind, args, metadata) VALUES ('k', '{"tenant": "acme"}', '{"forge:weight": 20}')`)
+	c.insertTenant(t, 5, "k", "acme")
+	n := c.join(t, nodestore.Node{NodeID: "a", Slots: 50})
+	c.lead(t, c.makeLeader(t, 1), assign.LeastLoaded)
+	c.insertTenant(t, 1, "k", "other")
+	c.waitFor(t, "the job of another tenant", func() bool { return n.claimed() == 1 })
+	c.exec(t, `UPDATE river_job SET state = 'cancelled', finalized_at = now() WHERE metadata ? 'forge:weight'`)
+	c.waitFor(t, "the jobs behind it", func() bool { return n.claimed() == 6 })
+}

@@ -18,9 +18,6 @@ const (
 	// offeredWait is when a rate is checked again that would allow a job if those that are
 	// offered were not claimed.
 	offeredWait = 100 * time.Millisecond
-	// maxHeavy bounds the groups for which the leader remembers until when a job that needs
-	// several units waits.
-	maxHeavy = 10_000
 )
 
 // limitID identifies a limit: of the jobs of one queue or of one kind, of one class.
@@ -59,8 +56,9 @@ type limits struct {
 	running   map[group]int
 	countedAt time.Time
 	windows   map[group]rateWindow
-	// heavy is until when the jobs of a group wait for the units of the first of them.
-	heavy map[group]time.Time
+	// holds are the jobs that wait for several units of a rate, in the order in which they hold back
+	// those behind them.
+	holds map[group][]hold
 	// offered contains the limited jobs with pending offers in this term, and pending their
 	// units in each group. Those that were claimed since the last reset count twice.
 	offered map[int64]offeredJob
@@ -87,27 +85,42 @@ type rateWindow struct {
 	readAt time.Time
 }
 
-// refusal is a group that holds a job back, and for a rate for how long; ever is false if it
+// refusal is a group that holds a job back, and when to check it again; ever is false if it
 // always does.
 type refusal struct {
 	group
 
 	wait time.Duration
 	ever bool
+	// lasts is how long a rate refuses the job if no other starts. behind reports that a hold
+	// refuses it.
+	lasts  time.Duration
+	behind bool
+}
+
+// outlasts reports whether a job waits longer for r than for another rate.
+func (r refusal) outlasts(other refusal) bool {
+	switch {
+	case r.ever != other.ever:
+		return !r.ever
+	case r.behind != other.behind:
+		return r.behind
+	}
+	return r.lasts > other.lasts
 }
 
 func newLimits() *limits {
 	return &limits{
 		offered: map[int64]offeredJob{}, pending: map[group]int{}, running: map[group]int{}, windows: map[group]rateWindow{},
-		heavy: map[group]time.Time{}, waits: limitWaits{starvation: newStarvation()},
+		holds: map[group][]hold{}, waits: limitWaits{starvation: newStarvation()},
 	}
 }
 
 // set replaces the limits and the nodes to which they apply.
 func (l *limits) set(inForce []jobstore.Limit, members []*member) {
+	before := l.inForce
 	l.inForce, l.keyed, l.countedAt = make(map[limitID]jobstore.Limit, len(inForce)), false, time.Time{}
 	l.clients = nil
-	clear(l.heavy)
 	if slices.ContainsFunc(inForce, func(limit jobstore.Limit) bool { return limit.PerNode }) {
 		for _, m := range members {
 			l.clients = append(l.clients, m.clientID)
@@ -121,6 +134,7 @@ func (l *limits) set(inForce []jobstore.Limit, members []*member) {
 		l.inForce[limitID{limit.Scope, limit.Name, class}] = limit
 		l.keyed = l.keyed || class != jobstore.ClassAll
 	}
+	l.keepHolds(before)
 }
 
 // limitsOf returns the limits that may apply to a job.
@@ -197,20 +211,28 @@ func (l *limits) hasKeys(j job) bool {
 	return false
 }
 
-// full returns the first group without a place for the job at a time. ok is false if all groups
-// have one.
+// full returns the first group without a place for the job at a time. For a job of several units
+// whose limits of running jobs have places, it returns the rate with the longest wait. ok is false
+// if all groups have a place.
 func (l *limits) full(j job, groups []group, now time.Time) (r refusal, ok bool) {
 	for _, g := range groups {
-		if g.class == jobstore.ClassRate {
-			if r, ok := l.rateFull(g, j.units(), now); ok {
-				return r, true
+		if g.class != jobstore.ClassRate {
+			if l.used(g) >= l.inForce[g.limitID].Most {
+				l.blocking = true
+				return refusal{group: g, wait: recountInterval, ever: true}, true
 			}
-		} else if l.used(g) >= l.inForce[g.limitID].Most {
-			l.blocking = true
-			return refusal{g, recountInterval, true}, true
+			continue
+		}
+		next, full := l.rateFull(g, j, j.units(), now)
+		switch {
+		case !full:
+		case j.units() == 1:
+			return next, true
+		case !ok || next.outlasts(r):
+			r, ok = next, true
 		}
 	}
-	return refusal{}, false
+	return r, ok
 }
 
 // fullOn returns the first group without a place for the job on a node. ok is false if all groups
@@ -222,34 +244,37 @@ func (l *limits) fullOn(m *member, j job) (r refusal, ok bool) {
 	return l.full(j, l.groupsOn(j, m.clientID), time.Time{})
 }
 
-// rateFull reports whether a rate has no units for a job now, and for how long. Jobs behind one
-// that needs more units than are left wait for it, so that it gets them.
-func (l *limits) rateFull(g group, units int, now time.Time) (r refusal, full bool) {
+// rateFull reports whether a rate has no units for a job now, because of the window or of a hold.
+func (l *limits) rateFull(g group, j job, units int, now time.Time) (r refusal, full bool) {
 	window, known := l.windows[g]
 	if !known {
-		return refusal{g, recountInterval, true}, true
+		return refusal{group: g, wait: recountInterval, ever: true}, true
 	}
 	there := window.Now.Add(now.Sub(window.readAt)) // by the database's clock
-	wait, ever := window.Wait(l.inForce[g.limitID], l.pending[g], units, there)
+	lasts, ever := window.Wait(l.inForce[g.limitID], l.pending[g], units, there)
 	if !ever {
 		return refusal{group: g}, true
 	}
+	wait := lasts
 	if l.pending[g] > 0 {
 		wait = min(wait, offeredWait)
 	}
-	wait = min(max(wait, l.heavy[g].Sub(now)), nodesInterval)
-	if wait <= 0 {
+	h, behind := l.holdOn(g, j)
+	if behind {
+		wait = max(wait, h.until.Sub(now))
+	}
+	if wait <= 0 && !behind {
 		return refusal{}, false
 	}
-	if units > 1 && l.heavy[g].Before(now) {
-		if len(l.heavy) >= maxHeavy {
-			clear(l.heavy)
-		}
-		l.heavy[g] = now.Add(wait)
+	return refusal{group: g, wait: max(min(wait, nodesInterval), recountInterval), ever: true, lasts: lasts, behind: behind}, true
+}
+
+// note records that a group holds back a job that was due at a time.
+func (l *limits) note(r refusal, due, now time.Time) {
+	l.waits.note(r.group, due)
+	if r.class == jobstore.ClassRate && r.ever {
+		l.freeAt = earliest(l.freeAt, now.Add(r.wait))
 	}
-	wait = max(wait, recountInterval)
-	l.freeAt = earliest(l.freeAt, now.Add(wait))
-	return refusal{g, wait, true}, true
 }
 
 // holdsQueue reports whether a full group contains all jobs of a queue.
@@ -312,6 +337,9 @@ func (l *limits) keepOffered(available []int64, now time.Time, claimTimeout time
 		still[id] = true
 	}
 	for id, o := range l.offered {
+		if !still[id] {
+			l.endHolds(id, o.groups)
+		}
 		if !still[id] || now.Sub(o.at) >= claimTimeout {
 			l.release(id)
 		}

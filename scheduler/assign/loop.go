@@ -67,6 +67,7 @@ type loop struct {
 	followUp         int       // index of the next of followUps
 	stepAgain        bool      // a notification arrived during the step
 	nodesAt          time.Time // when to read the node list again; zero means now
+	holdsReadAt      time.Time // when jobs were last read because of their holds
 	prunedAt         time.Time
 	runningCountedAt time.Time // when the running jobs were counted by kind
 	dueAt            time.Time // when the next job that was read early is due, or zero
@@ -243,9 +244,10 @@ func (l *loop) needsPlace(j job) bool {
 	return j.dueIn <= 0 && l.lastStep.Sub(l.pendingOffers[j.id].at) >= l.claimTimeout()
 }
 
-// sweep reads the pages that are due: those in turns first, then the others by position.
-func (l *loop) sweep(ctx context.Context) (scans []scanPage, jobs []job, err error) {
+// plan returns the pages that are due: those by position first.
+func (l *loop) plan() (scans []scanPage, byPosition int) {
 	var turns []scanPage
+	scans = l.holdScans()
 	for queue, queueScan := range l.queueScans {
 		room := l.nodes.room(queue)
 		scans = append(scans, queueScan.scans(l.lastStep, room, l.pendingByQueue[queue], l.topEvery(queueScan))...)
@@ -254,8 +256,12 @@ func (l *loop) sweep(ctx context.Context) (scans []scanPage, jobs []job, err err
 	for i := range scans {
 		scans[i].fromMarks = l.below.took > l.cheapBelow
 	}
-	byPosition := len(scans)
-	scans = append(scans, turns...)
+	return append(scans, turns...), len(scans)
+}
+
+// sweep reads the pages that are due: those in turns first, then the others by position.
+func (l *loop) sweep(ctx context.Context) (scans []scanPage, jobs []job, err error) {
+	scans, byPosition := l.plan()
 	if len(scans) == 0 {
 		return nil, nil, nil
 	}
@@ -272,6 +278,7 @@ func (l *loop) sweep(ctx context.Context) (scans []scanPage, jobs []job, err err
 		l.sweepTook = time.Since(began)
 		l.below.estimate(l.sweepTook)
 		noteScans(scans[:byPosition], scanned, l.lastStep)
+		jobs = l.settleHolds(scans, jobs)
 		return nil
 	})
 	l.jobs = jobs
@@ -283,9 +290,13 @@ func (l *loop) sweep(ctx context.Context) (scans []scanPage, jobs []job, err err
 // if limits hold jobs back there.
 func (l *loop) topEvery(q *queueScan) time.Duration {
 	if q.hasLimited {
-		return max(limitedTopInterval, topShare*l.sweepTook)
+		return l.limitedTopEvery()
 	}
 	return max(topInterval, topShare*l.sweepTook)
+}
+
+func (l *loop) limitedTopEvery() time.Duration {
+	return max(limitedTopInterval, topShare*l.sweepTook)
 }
 
 // place assigns the jobs in their order.
@@ -323,6 +334,9 @@ func (l *loop) placeNext(s *scanPage, j job, assigned map[*member]jobsByQueue) b
 
 // placeOne returns false if the job's queue has no credit or place left.
 func (l *loop) placeOne(s *scanPage, j job, assigned map[*member]jobsByQueue) bool {
+	if s.due != nil && (j.dueIn > 0 || l.paused[j.id]) {
+		l.limits.endHolds(j.id, s.due.groups)
+	}
 	if j.dueIn > 0 {
 		l.dueAt = earliest(l.dueAt, time.Now().Add(j.dueIn))
 		return true
@@ -335,40 +349,71 @@ func (l *loop) placeOne(s *scanPage, j job, assigned map[*member]jobsByQueue) bo
 		return true
 	}
 	before, groups := l.pendingOffers[j.id], l.limits.groupsOf(j)
-	r, full := l.limits.full(j, groups, l.lastStep)
-	if full {
-		l.limits.waits.note(r.group, l.lastStep.Add(j.dueIn))
+	if s.due != nil { // the values of its keys may have changed
+		l.limits.endHolds(j.id, slices.DeleteFunc(s.due.groups, func(g group) bool { return slices.Contains(groups, g) }))
 	}
-	switch {
-	case full && r.ever && l.limits.holdsQueue(r.group):
-		s.held, s.heldFor = true, r.wait
-		return false
-	case full: // later jobs may have places
-		s.unplaced, s.limited = s.unplaced+1, true
-		if r.ever {
-			s.fullGroup = r.group
-		}
-		return true
+	if r, full := l.limits.full(j, groups, l.lastStep); full {
+		return l.refuse(s, j, groups, r)
 	}
 	m, credit, held := pick(j, l.nodes.members, l.nodes.strategy, before.incarnation, l.limits.fullOn)
 	switch {
 	case !credit:
+		l.limits.holdWithoutRoom(j.id, groups, l.lastStep)
 		return false
-	case m == nil && held != group{}:
-		held.client = ""
-		l.limits.waits.note(held, l.lastStep.Add(j.dueIn))
-		s.unplaced, s.limited, s.fullGroup = s.unplaced+1, true, held
-		return true
 	case m == nil:
-		s.unplaced++
-		if !l.nodes.works(j) {
-			s.unworked = s.unworked.add(j.kind, 1)
-		}
+		l.limits.endHolds(j.id, groups)
+		l.skip(s, j, held)
 		return true
 	}
 	l.limits.reserve(j, append(groups, l.limits.groupsOn(j, m.clientID)...), l.lastStep)
 	l.give(m, j, l.lastStep, assigned)
 	return true
+}
+
+// refuse counts a job that a group has no place for. It returns false if no job of its queue has one.
+// A job of several units holds back those behind it if only its rates refuse it.
+func (l *loop) refuse(s *scanPage, j job, groups []group, r refusal) bool {
+	switch {
+	case j.units() == 1:
+	case r.class != jobstore.ClassRate || !r.ever:
+		l.limits.endHolds(j.id, groups)
+	default:
+		can, held := l.canStart(j)
+		if can {
+			l.limits.hold(j, groups, r, l.lastStep)
+			break
+		}
+		l.limits.endHolds(j.id, groups)
+		one, full := l.limits.rateFull(r.group, j, 1, l.lastStep)
+		if !full || !l.limits.holdsQueue(r.group) {
+			l.skip(s, j, held)
+			return true
+		}
+		r = one
+	}
+	l.limits.note(r, l.lastStep.Add(j.dueIn), l.lastStep)
+	if r.ever && l.limits.holdsQueue(r.group) {
+		s.held, s.heldFor = true, r.wait
+		return false
+	}
+	s.unplaced, s.limited = s.unplaced+1, true // later jobs may have places
+	if r.ever {
+		s.fullGroup = r.group
+	}
+	return true
+}
+
+// skip counts a job that no member takes. held is a limit per node that holds it back, or zero.
+func (l *loop) skip(s *scanPage, j job, held group) {
+	s.unplaced++
+	switch {
+	case held != group{}:
+		held.client = ""
+		l.limits.waits.note(held, l.lastStep.Add(j.dueIn))
+		s.limited, s.fullGroup = true, held
+	case !l.nodes.works(j):
+		s.unworked = s.unworked.add(j.kind, 1)
+	}
 }
 
 // give assigns a job to a member.
@@ -398,7 +443,7 @@ func (l *loop) finishScans(scans []scanPage, fruitful bool) {
 			l.resumeAt = earliest(l.resumeAt, l.lastStep.Add(gap))
 		}
 	}
-	l.resumeAt = earliest(l.resumeAt, l.limits.freeAt)
+	l.resumeAt = earliest(earliest(l.resumeAt, l.limits.freeAt), l.nextHoldScans())
 	if l.limits.blocking && l.lastStep.Sub(l.lastNews) < limitChaseTime {
 		l.resumeAt = earliest(l.resumeAt, l.lastStep.Add(recountInterval))
 	}

@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -31,7 +32,8 @@ type job struct {
 	keys *jobKeys
 	// scan is the index of the scanPage that contains the job.
 	scan int
-	// fairKey is the job's key if the page is read in turns.
+	// inTurn reports that the job's queue is read in turns, and fairKey is the job's key then.
+	inTurn  bool
 	fairKey string
 	// appliedAt is when the configuration in force at the sweep was applied.
 	appliedAt time.Time
@@ -42,6 +44,11 @@ type position struct {
 	priority    int16
 	scheduledAt time.Time
 	id          int64
+}
+
+// compare orders positions as jobs are offered.
+func (p position) compare(other position) int {
+	return cmp.Or(cmp.Compare(p.priority, other.priority), p.scheduledAt.Compare(other.scheduledAt), cmp.Compare(p.id, other.id))
 }
 
 func parseTags(raw []byte) (tags map[string]string, unreadable bool) {

@@ -57,6 +57,8 @@ type scanPage struct {
 	limit     int
 	// fromTop marks an additional read from the top, which does not move the cursor.
 	fromTop bool
+	// due is set in a page that is read for the one job of a hold, and does not move the cursor.
+	due *dueHold
 	// fromMarks reports that the top is at the marks, and not at the beginning of the queue.
 	fromMarks bool
 	// byKey contains the jobs of each key in a page that is read in turns; nil for other pages. more
@@ -167,7 +169,7 @@ func (q *queueScan) advance(s scanPage) {
 	if s.after == (position{}) {
 		q.hasLimited = s.limited
 	}
-	if s.fromTop {
+	if s.fromTop || s.due != nil {
 		return
 	}
 	q.counting += s.unplaced
