@@ -2,6 +2,7 @@ package forge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -204,7 +205,7 @@ func (n *Node) readCluster(ctx context.Context) (roles.Cluster, error) {
 	if err != nil {
 		return roles.Cluster{}, err
 	}
-	if err := n.healthWatcher.update(ctx, leaders, nodes); err != nil && ctx.Err() == nil {
+	if err := n.healthWatcher.update(ctx, leaders, nodes); err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		n.logger.DebugContext(ctx, "could not evaluate the cluster's health, will retry", "error", err)
 	}
 	return candidatesByLeader(leaders, nodes, n.incarnation, n.policy().DeadThreshold), nil

@@ -143,3 +143,79 @@ func TestElectedIsCalledBeforeLeaderChanged(t *testing.T) {
 		}
 	})
 }
+
+// A server that does not answer delays no callback for this node's own terms: the program
+// must stop its work.
+func TestSilentServerDelaysNoCallbackOfOwnTerms(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var calls []string
+		reads := 0
+		loop := newCallbackLoop(Callbacks{
+			Elected: func(_ context.Context, _ string, term int64) { calls = append(calls, fmt.Sprintf("elected %d", term)) },
+			Resigned: func(_ context.Context, _ string, term int64, _ string) {
+				calls = append(calls, fmt.Sprintf("ended %d", term))
+			},
+			LeaderChanged: func(_ context.Context, l Leader) { calls = append(calls, fmt.Sprintf("%s leads %d", l.NodeID, l.Term)) },
+		}, "me", time.Second, func(ctx context.Context) ([]leaderstore.Leader, error) {
+			reads++
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- loop.Run(ctx) }()
+		var want []string
+		for term := range int64(3) {
+			loop.addChange(roles.TermChange{Role: "billing", Term: term, Leads: true})
+			synctest.Wait()
+			loop.addChange(roles.TermChange{Role: "billing", Term: term, Reason: roles.Lost})
+			synctest.Wait()
+			want = append(want, fmt.Sprintf("elected %d", term), fmt.Sprintf("ended %d", term))
+			if !slices.Equal(calls, want) { // no time has passed
+				t.Errorf("calls %q after a change; want %q", calls, want)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if reads < 2 {
+			t.Errorf("%d reads", reads)
+		}
+	})
+}
+
+// The leaders are read again if the server never answered, and a slow answer counts.
+func TestLeadersAreReadAgainAfterSilence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var calls []string
+		silent := true
+		began := time.Now()
+		loop := newCallbackLoop(Callbacks{LeaderChanged: func(_ context.Context, l Leader) {
+			calls = append(calls, fmt.Sprintf("%s leads %d after %s", l.NodeID, l.Term, time.Since(began).Truncate(time.Second)))
+		}}, "me", time.Second, func(ctx context.Context) ([]leaderstore.Leader, error) {
+			answer := time.After(4 * time.Second)
+			if silent {
+				silent, answer = false, nil
+			}
+			select {
+			case <-answer:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			now := time.Now()
+			return []leaderstore.Leader{{Role: "billing", NodeID: "b", Incarnation: "b", Term: 7, Now: now, LeaseUntil: now.Add(time.Hour)}}, nil
+		})
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		if err := loop.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"b leads 7 after 9s"}; !slices.Equal(calls, want) {
+			t.Errorf("calls %q; want %q", calls, want)
+		}
+	})
+}

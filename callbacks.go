@@ -33,8 +33,12 @@ func WithCallbacks(callbacks Callbacks) Option {
 	return func(o *options) { o.callbacks = callbacks }
 }
 
-// callbackGrace is how long callbacks may take after the node's last term has ended.
-const callbackGrace = 2 * time.Second
+const (
+	// callbackGrace is how long callbacks may take after the node's last term has ended.
+	callbackGrace = 2 * time.Second
+	// leadersTimeout limits a read of the leaders.
+	leadersTimeout = 5 * time.Second
+)
 
 // callbackLoop runs the callbacks on its own goroutine.
 type callbackLoop struct {
@@ -47,6 +51,8 @@ type callbackLoop struct {
 	wake    chan struct{}
 	mu      sync.Mutex
 	changes []roles.TermChange
+	// cancelRead ends the last read of the leaders; nil before the first one.
+	cancelRead context.CancelFunc
 	// lastLeaders are the leaders last reported to LeaderChanged. ownTerms are the newest
 	// terms reported to Elected.
 	lastLeaders map[string]leaderTerm
@@ -65,10 +71,14 @@ func newCallbackLoop(callbacks Callbacks, incarnation string, interval time.Dura
 	}
 }
 
-// addChange adds a change of a term of this node. It never blocks.
+// addChange adds a change of a term of this node, and ends a read of the leaders: its callback
+// must not wait for a server that does not answer. addChange never blocks.
 func (c *callbackLoop) addChange(change roles.TermChange) {
 	c.mu.Lock()
 	c.changes = append(c.changes, change)
+	if c.cancelRead != nil {
+		c.cancelRead()
+	}
 	c.mu.Unlock()
 	c.notify()
 }
@@ -129,7 +139,7 @@ func (c *callbackLoop) callLeaderChanged(ctx context.Context) {
 	if c.callbacks.LeaderChanged == nil {
 		return
 	}
-	found, err := c.leaders(ctx)
+	found, err := c.readLeaders(ctx)
 	if err != nil {
 		return
 	}
@@ -148,4 +158,18 @@ func (c *callbackLoop) callLeaderChanged(ctx context.Context) {
 		c.lastLeaders[l.Role] = now
 		c.callbacks.LeaderChanged(ctx, l)
 	}
+}
+
+// readLeaders reads the leaders until leadersTimeout has passed or there is a change of a term of
+// this node.
+func (c *callbackLoop) readLeaders(ctx context.Context) ([]leaderstore.Leader, error) {
+	reading, cancel := context.WithTimeout(ctx, leadersTimeout)
+	defer cancel()
+	c.mu.Lock()
+	c.cancelRead = cancel
+	if len(c.changes) > 0 {
+		cancel()
+	}
+	c.mu.Unlock()
+	return c.leaders(reading)
 }

@@ -24,6 +24,9 @@ const (
 	leaderlessFor = 6 * time.Second
 	// healthCheckInterval is how often a node without deputies checks the cluster.
 	healthCheckInterval = 15 * time.Second
+	// healthCheckTimeout limits such a check. It has several statements, each of which may be
+	// slow.
+	healthCheckTimeout = 10 * time.Second
 )
 
 // healthWatcher re-evaluates cluster health when leaders or members change. The
@@ -146,7 +149,7 @@ func (n *Node) watchHealth(ctx context.Context) error {
 	ticker := time.NewTicker(healthCheckInterval)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		if _, err := n.readCluster(ctx); err != nil && ctx.Err() == nil {
+		if err := n.checkCluster(ctx); err != nil && ctx.Err() == nil {
 			n.logger.DebugContext(ctx, "could not check the cluster", "error", err)
 		}
 		select {
@@ -156,4 +159,11 @@ func (n *Node) watchHealth(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (n *Node) checkCluster(ctx context.Context) error {
+	checking, cancel := context.WithTimeout(ctx, healthCheckTimeout)
+	defer cancel()
+	_, err := n.readCluster(checking)
+	return err
 }

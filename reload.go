@@ -141,14 +141,19 @@ func (e refusal) Unwrap() error { return e.err }
 // reload reads the file and applies it, or reports why not. An error means that the
 // database was not available and reload must be called again.
 func (r *reloader) reload(ctx context.Context, requested bool) error {
-	err := r.tryReload(ctx, requested)
+	next, err := r.read(ctx)
+	applying, cancel := context.WithTimeout(ctx, applyTimeout) // of what follows: the file may be written for long
+	defer cancel()
+	if err == nil {
+		err = r.tryReload(applying, next, requested)
+	}
 	refused, isRefusal := errors.AsType[refusal](err)
 	held, isHeld := errors.AsType[*HeldError](err)
 	switch {
 	case isHeld:
-		err = r.reportUnconfirmed(ctx, held)
+		err = r.reportUnconfirmed(applying, held)
 	case isRefusal:
-		err = r.refuse(ctx, refused.err, requested)
+		err = r.refuse(applying, refused.err, requested)
 	case err != nil && !r.failing && ctx.Err() == nil:
 		r.node.metrics.ConfigReloads.WithLabelValues("failure").Inc()
 		r.node.logger.WarnContext(ctx, "could not apply the configuration yet, will retry", "error", err)
@@ -157,12 +162,8 @@ func (r *reloader) reload(ctx context.Context, requested bool) error {
 	return err
 }
 
-func (r *reloader) tryReload(ctx context.Context, requested bool) error {
+func (r *reloader) tryReload(ctx context.Context, next *Config, requested bool) error {
 	n := r.node
-	next, err := r.read(ctx)
-	if err != nil {
-		return err
-	}
 	now := n.current.Load()
 	adopted, restart := n.cfg.Adopt(next)
 	if unconfirmed, err := r.isUnconfirmed(ctx, adopted); err != nil || unconfirmed && !requested {

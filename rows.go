@@ -3,6 +3,7 @@ package forge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -11,9 +12,17 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
-// rowsInterval is how often a node whose configuration is in force checks that all of its
-// rows exist.
-const rowsInterval = 30 * time.Second
+const (
+	// rowsInterval is how often a node whose configuration is in force checks that all of its
+	// rows exist. It also limits such a check.
+	rowsInterval = 30 * time.Second
+	// applyTimeout limits an attempt to apply the configuration. It is long because an attempt
+	// may wait for locks of other transactions, and the configuration may have very many crons.
+	applyTimeout = 5 * time.Minute
+)
+
+// errNotRestored means that rows are missing and could not be restored.
+var errNotRestored = errors.New("restore the rows of the configuration")
 
 // keepRows restores deleted rows of crons, limits and queues until ctx ends.
 func (n *Node) keepRows(ctx context.Context) error {
@@ -25,7 +34,11 @@ func (n *Node) keepRows(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		if err := errors.Join(n.restoreRows(ctx), n.keepQueues(ctx)); err != nil && ctx.Err() == nil {
+		switch err := errors.Join(n.restoreRows(ctx), n.checkQueues(ctx)); {
+		case err == nil || ctx.Err() != nil:
+		case errors.Is(err, errNotRestored):
+			n.logger.WarnContext(ctx, "could not restore the rows of the configuration yet, will retry", "error", err)
+		default:
 			n.logger.DebugContext(ctx, "could not check the rows of the configuration", "error", err)
 		}
 	}
@@ -33,24 +46,41 @@ func (n *Node) keepRows(ctx context.Context) error {
 
 func (n *Node) restoreRows(ctx context.Context) error {
 	cfg := n.current.Load()
-	if complete, err := n.hasRows(ctx, cfg); complete || err != nil {
+	own, missing, err := n.rowsMissing(ctx, cfg)
+	if err != nil || !missing {
 		return err
-	}
-	own, err := n.rows.hashOf(cfg)
-	if err != nil {
-		return err
-	}
-	inForce, err := cronstore.New(n.pool).HashInForce(ctx)
-	if err != nil || inForce != own {
-		return err // another configuration is in force
 	}
 	n.logger.WarnContext(ctx, "rows of the configuration in force were deleted or changed, restoring them")
-	outcome, err := apply(ctx, n.pool, cfg, Origin{File: n.filePath()}, false, cronstore.Unattended)
+	applying, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	outcome, err := apply(applying, n.pool, cfg, Origin{File: n.filePath()}, false, cronstore.Unattended)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errNotRestored, err)
 	}
 	n.reportApply(ctx, outcome, own)
 	return nil
+}
+
+// rowsMissing reports whether the configuration is in force without all of its rows, and
+// returns its hash then.
+func (n *Node) rowsMissing(ctx context.Context, cfg *Config) (own string, missing bool, err error) {
+	checking, cancel := context.WithTimeout(ctx, rowsInterval)
+	defer cancel()
+	if complete, err := n.hasRows(checking, cfg); complete || err != nil {
+		return "", false, err
+	}
+	if own, err = n.rows.hashOf(cfg); err != nil {
+		return "", false, err
+	}
+	inForce, err := cronstore.New(n.pool).HashInForce(checking)
+	return own, inForce == own, err
+}
+
+// checkQueues calls keepQueues for at most rowsInterval.
+func (n *Node) checkQueues(ctx context.Context) error {
+	checking, cancel := context.WithTimeout(ctx, rowsInterval)
+	defer cancel()
+	return n.keepQueues(checking)
 }
 
 // keepQueues inserts the rows of the queues that this node works, so that they can be

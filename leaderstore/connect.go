@@ -12,23 +12,34 @@ import (
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
+// prepareFunc sends the first statements on a connection.
+type prepareFunc func(ctx context.Context, conn *pgx.Conn) error
+
 // connect opens a connection with a lasting session.
-func connect(ctx context.Context, cfg SessionConfig, adapt func(*pgx.ConnConfig)) (*pgx.Conn, error) {
-	return dial(ctx, cfg, adapt, func(conn *pgx.Conn) error {
-		_, err := postgres.Settle(ctx, conn, cfg.settings())
-		return explainSettle(err)
+func connect(ctx context.Context, cfg SessionConfig, adapt func(*pgx.ConnConfig), prepare prepareFunc) (*pgx.Conn, error) {
+	return dial(ctx, cfg, adapt, func(ctx context.Context, conn *pgx.Conn) error {
+		if _, err := postgres.Settle(ctx, conn, cfg.settings()); err != nil {
+			return explainSettle(err)
+		}
+		return prepare(ctx, conn)
 	})
 }
 
 // connectLease opens a connection that may use a transaction pooler.
-func connectLease(ctx context.Context, cfg SessionConfig) (*pgx.Conn, error) {
+func connectLease(ctx context.Context, cfg SessionConfig, prepare prepareFunc) (*pgx.Conn, error) {
 	return dial(ctx, cfg, func(config *pgx.ConnConfig) {
 		config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // uses no named prepared statements
-	}, func(conn *pgx.Conn) error { return postgres.SettleSchema(ctx, conn, cfg.Schema) })
+	}, func(ctx context.Context, conn *pgx.Conn) error {
+		if err := postgres.SettleSchema(ctx, conn, cfg.Schema); err != nil {
+			return err
+		}
+		return prepare(ctx, conn)
+	})
 }
 
-// dial connects to a server that accepts writes.
-func dial(ctx context.Context, cfg SessionConfig, adapt func(*pgx.ConnConfig), settle func(*pgx.Conn) error) (*pgx.Conn, error) {
+// dial connects to a server that accepts writes. It returns an error if prepare has not
+// returned within openTimeout.
+func dial(ctx context.Context, cfg SessionConfig, adapt func(*pgx.ConnConfig), prepare prepareFunc) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(cfg.URL)
 	if err != nil {
 		return nil, err
@@ -42,8 +53,13 @@ func dial(ctx context.Context, cfg SessionConfig, adapt func(*pgx.ConnConfig), s
 	if err != nil {
 		return nil, explainConnect(err, config)
 	}
-	if err := settle(conn); err != nil {
+	preparing, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	if err := prepare(preparing, conn); err != nil {
 		postgres.CloseNow(conn)
+		if preparing.Err() != nil && ctx.Err() == nil {
+			err = fmt.Errorf("the session was not ready within %s: %w", openTimeout, err)
+		}
 		return nil, err
 	}
 	return conn, nil
@@ -53,6 +69,11 @@ func dial(ctx context.Context, cfg SessionConfig, adapt func(*pgx.ConnConfig), s
 // session holds no role's lock, and a starved process may need longer than a lease between
 // two of its statements.
 const openIdleTimeout = 30 * time.Second
+
+// openTimeout limits the statements that prepare a new connection. An overloaded server may
+// need several seconds for each; a server that falls silent must not keep the node from
+// opening another session.
+const openTimeout = openIdleTimeout
 
 // settings returns the settings of the whole session.
 func (cfg SessionConfig) settings() map[string]string {

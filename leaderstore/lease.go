@@ -64,16 +64,16 @@ type observation struct {
 // OpenLease connects, checks that the server accepts writes in the right schema, and
 // inserts missing rows of the roles.
 func OpenLease(ctx context.Context, cfg SessionConfig, roles []string) (*LeaseSession, error) {
-	conn, err := connectLease(ctx, cfg)
+	conn, err := connectLease(ctx, cfg, func(ctx context.Context, conn *pgx.Conn) error {
+		if _, err := conn.Exec(ctx, seedRolesSQL, roles); err != nil {
+			return fmt.Errorf("seed the roles: %w", err)
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("open the election session: %w", err)
 	}
-	s := &LeaseSession{conn: conn, cfg: cfg, clockJumps: clockJumpDetector{lease: cfg.Lease}}
-	if _, err := conn.Exec(ctx, seedRolesSQL, roles); err != nil {
-		s.Close()
-		return nil, fmt.Errorf("open the election session: seed the roles: %w", err)
-	}
-	return s, nil
+	return &LeaseSession{conn: conn, cfg: cfg, clockJumps: clockJumpDetector{lease: cfg.Lease}}, nil
 }
 
 // TryLocks returns the roles that are free now. It acquires nothing: the first node to

@@ -176,13 +176,10 @@ SELECT over, CASE WHEN over THEN pg_advisory_unlock($9) END, CASE WHEN over THEN
 // OpenSession connects, checks that the connection is suitable for elections, and inserts
 // missing rows of the roles.
 func OpenSession(ctx context.Context, cfg SessionConfig, roles []string) (*Session, error) {
-	conn, err := connect(ctx, cfg, closeLast)
+	s := &Session{cfg: cfg, staleHolders: staleHolders{}, ids: map[string]int64{}}
+	var err error
+	s.conn, err = connect(ctx, cfg, closeLast, func(ctx context.Context, conn *pgx.Conn) error { return s.prepare(ctx, conn, roles) })
 	if err != nil {
-		return nil, fmt.Errorf("open the election session: %w", err)
-	}
-	s := &Session{conn: conn, cfg: cfg, staleHolders: staleHolders{}, ids: map[string]int64{}}
-	if err := s.prepare(ctx, roles); err != nil {
-		s.Close()
 		return nil, fmt.Errorf("open the election session: %w", err)
 	}
 	return s, nil
@@ -197,8 +194,8 @@ func ApplicationName(nodeID, incarnation string) string {
 
 // prepare takes few round trips, because a role may be free meanwhile. The cluster's lock comes
 // first: it may have to wait, and must not hold other locks then.
-func (s *Session) prepare(ctx context.Context, roles []string) error {
-	if err := watchConnection(ctx, s.conn, connectionCheckInterval); err != nil {
+func (s *Session) prepare(ctx context.Context, conn *pgx.Conn, roles []string) error {
+	if err := watchConnection(ctx, conn, connectionCheckInterval); err != nil {
 		return err
 	}
 	var batch pgx.Batch
@@ -208,7 +205,7 @@ func (s *Session) prepare(ctx context.Context, roles []string) error {
 	batch.Queue(lockOffsetSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&s.offset) })
 	batch.Queue(nodeLockSQL, s.cfg.NodeLockClass, s.cfg.NodeLockObject).QueryRow(func(row pgx.Row) error { return row.Scan(&s.nodeLock) })
 	batch.Queue(idleTimeoutSQL, s.cfg.standbyIdleTimeout())
-	if err := s.conn.SendBatch(ctx, &batch).Close(); err != nil {
+	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 		return fmt.Errorf("prepare the session: %w", err)
 	}
 	return nil

@@ -19,6 +19,10 @@ const waitTimeout = 750 * time.Millisecond
 // alive. Each statement wakes two processes.
 const waitsPerStatement = 40
 
+// answerTimeout is how long a server may take to answer after the waits of a statement. A
+// deputy of a server that never answers would not watch the next leader.
+const answerTimeout = 30 * time.Second
+
 // deputyCheckInterval is how often the server checks that a waiting deputy is alive. A
 // deputy holds no lock that others need, and each check wakes its process.
 const deputyCheckInterval = 2 * time.Second
@@ -36,20 +40,16 @@ type Watch struct {
 
 // OpenWatch connects a deputy.
 func OpenWatch(ctx context.Context, cfg SessionConfig) (*Watch, error) {
-	conn, err := connect(ctx, cfg, func(*pgx.ConnConfig) {})
+	conn, err := connect(ctx, cfg, func(*pgx.ConnConfig) {}, func(ctx context.Context, conn *pgx.Conn) error {
+		if err := watchConnection(ctx, conn, deputyCheckInterval); err != nil {
+			return err
+		}
+		return setIdleTimeout(ctx, conn, cfg)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("open the deputy's session: %w", err)
 	}
-	w := &Watch{conn: conn}
-	err = watchConnection(ctx, conn, deputyCheckInterval)
-	if err == nil {
-		err = setIdleTimeout(ctx, conn, cfg)
-	}
-	if err != nil {
-		w.Close()
-		return nil, fmt.Errorf("open the deputy's session: %w", err)
-	}
-	return w, nil
+	return &Watch{conn: conn}, nil
 }
 
 // AwaitEnd waits for the end of the session that holds the lock (class, object), and
@@ -62,6 +62,8 @@ func (w *Watch) AwaitEnd(ctx context.Context, class, object int32) (time.Time, e
 	if w.alive {
 		waits = waitsPerStatement
 	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(waits)*waitTimeout+answerTimeout)
+	defer cancel()
 	if err := w.conn.QueryRow(ctx, awaitEndSQL, class, object, waitTimeout, waits).Scan(&ended); err != nil {
 		return time.Time{}, fmt.Errorf("wait for the leader's session to end: %w", err)
 	}

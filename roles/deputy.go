@@ -23,6 +23,8 @@ const (
 	// watchRetry is how long a node waits after a failed check, and while its heartbeat is
 	// late. The trigger of that check may not come again.
 	watchRetry = time.Second
+	// readTimeout limits a check. It has several statements, each of which may be slow.
+	readTimeout = 10 * time.Second
 )
 
 // Watch waits for the end of another process's election session.
@@ -116,7 +118,9 @@ func (d *Deputy) Run(ctx context.Context) error {
 // leadersToWatch returns the leaders of which this node is a deputy, and whether its late
 // heartbeat makes another check necessary.
 func (d *Deputy) leadersToWatch(ctx context.Context) (wanted []string, late bool, err error) {
-	cluster, err := d.opts.ReadCluster(ctx)
+	reading, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	cluster, err := d.opts.ReadCluster(reading)
 	if err != nil {
 		return nil, false, err
 	}

@@ -247,3 +247,45 @@ func TestDeputyElectsNowWhenLeaderEnds(t *testing.T) {
 		}
 	})
 }
+
+// A server that does not answer keeps no deputy from its next check, and a slow answer counts.
+func TestDeputyReadsClusterAgainAfterSilence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var cluster fakeCluster
+		cluster.set("a")
+		var reads, opened atomic.Int32
+		d := NewDeputy(DeputyOptions{
+			Incarnation: "b", Logger: slog.New(slog.DiscardHandler),
+			ReadCluster: func(ctx context.Context) (Cluster, error) {
+				answer := time.After(8 * time.Second)
+				if reads.Add(1) == 1 {
+					answer = nil
+				}
+				select {
+				case <-answer:
+					return cluster.get(ctx)
+				case <-ctx.Done():
+					return Cluster{}, ctx.Err()
+				}
+			},
+			OnSessionEnd: func(leaderstore.SessionEnd) {},
+			OpenWatch: func(context.Context) (Watch, error) {
+				opened.Add(1)
+				return fakeWatch{opened: &opened}, nil
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- d.Run(ctx) }()
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if reads.Load() != 2 || opened.Load() != 1 {
+			t.Errorf("%d reads, %d sessions watch; want 2 and 1", reads.Load(), opened.Load())
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -230,11 +230,17 @@ func (l *electionLoop) resignStopped(ctx context.Context) error {
 		}
 		e.resigned(ctx)
 	}
-	if !l.holdsTerm() && !l.idleTimeoutReset {
+	if !l.holdsTerm() && !l.idleTimeoutReset && ctx.Err() == nil {
 		l.idleTimeoutReset = true
-		return l.session.ResetIdleTimeout(context.WithoutCancel(ctx))
+		return l.resetIdleTimeout(ctx)
 	}
 	return nil
+}
+
+func (l *electionLoop) resetIdleTimeout(ctx context.Context) error {
+	sending, cancel := l.withLeaseTimeout(ctx)
+	defer cancel()
+	return l.session.ResetIdleTimeout(sending)
 }
 
 func (l *electionLoop) resign(ctx context.Context, e *elector) error {

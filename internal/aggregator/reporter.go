@@ -28,6 +28,11 @@ WHERE node_id = $1 AND incarnation = $2 AND fenced_at IS NULL
 ON CONFLICT (node_id) DO UPDATE
 SET incarnation = excluded.incarnation, at = excluded.at, samples = excluded.samples, every = excluded.every`
 
+// reportTimeout limits each read of records of enqueued jobs, and the write of the metrics. It is
+// long because a read deletes the records: if it is given up just as the server finishes it, the
+// jobs are not counted.
+const reportTimeout = 30 * time.Second
+
 // lastReportTimeout bounds the report of an ending process. Tests that check this
 // report allow more time.
 var lastReportTimeout = 2 * time.Second
@@ -88,23 +93,28 @@ const maxTakes = 100
 // SQL functions have. Each is counted by the node that reads it first.
 func (r *Reporter) countEnqueued(ctx context.Context) error {
 	store := jobstore.New(r.db)
-	counts, err := store.TakeEnqueued(ctx)
-	r.add(counts)
-	more := err == nil
+	more, err := r.count(ctx, func(ctx context.Context) ([]jobstore.KindCount, bool, error) {
+		counts, err := store.TakeEnqueued(ctx)
+		return counts, true, err
+	})
 	for range maxTakes {
-		if !more {
+		if err != nil || !more {
 			break
 		}
-		counts, more, err = store.TakeSQLEnqueued(ctx)
-		r.add(counts)
+		more, err = r.count(ctx, store.TakeSQLEnqueued)
 	}
 	return err
 }
 
-func (r *Reporter) add(counts []jobstore.KindCount) {
+// count counts the jobs that take returns.
+func (r *Reporter) count(ctx context.Context, take func(context.Context) ([]jobstore.KindCount, bool, error)) (more bool, err error) {
+	taking, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	counts, more, err := take(taking)
 	for _, enqueued := range counts {
 		r.opts.Metrics.JobEnqueued.WithLabelValues(enqueued.Kind).Add(float64(enqueued.Jobs))
 	}
+	return more, err
 }
 
 func (r *Reporter) report(ctx context.Context) error {
@@ -113,10 +123,12 @@ func (r *Reporter) report(ctx context.Context) error {
 		return err
 	}
 	samples = reportable(samples)
+	writing, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
 	if !r.carried {
-		return r.reportFirst(ctx, samples)
+		return r.reportFirst(writing, samples)
 	}
-	_, err = r.write(ctx, r.db, samples)
+	_, err = r.write(writing, r.db, samples)
 	return err
 }
 
