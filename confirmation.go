@@ -9,7 +9,7 @@ import (
 )
 
 // confirmationInterval is how often a node with an unconfirmed configuration checks whether
-// it was applied.
+// it was applied. It also limits such a check.
 const confirmationInterval = 5 * time.Second
 
 // reportUnconfirmed reports a configuration that is not applied until an operator confirms
@@ -35,7 +35,9 @@ func (n *Node) awaitConfirmation(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		released, err := n.checkConfirmed(ctx)
+		checking, cancel := context.WithTimeout(ctx, confirmationInterval)
+		released, err := n.checkConfirmed(checking)
+		cancel()
 		if err != nil && ctx.Err() == nil {
 			n.logger.DebugContext(ctx, "could not check whether the configuration was applied", "error", err)
 		}

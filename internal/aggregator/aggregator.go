@@ -19,8 +19,10 @@ import (
 const (
 	// fullInterval is how often every series is written, even if it did not change.
 	fullInterval = time.Minute
-	// longSum is the timeout of a sum, for clusters with many jobs and queues.
-	longSum = time.Minute
+	// longSum is how long a sum may take in a cluster with many jobs and queues. One of which a
+	// statement gets no answer ends after sumTimeout.
+	longSum    = time.Minute
+	sumTimeout = 2 * longSum
 	// retireAfter is how long the row of a node that is gone is kept.
 	retireAfter = 24 * time.Hour
 	// freshIntervals is how many reports a live node may miss before its gauges no
@@ -77,7 +79,9 @@ func (a *Aggregator) Lead(ctx context.Context, fence leaderstore.Fence) error {
 	}
 	for ctx.Err() == nil {
 		watchdog.Extend(ctx, longSum)
-		err := tenure.sum(ctx)
+		summing, cancel := context.WithTimeout(ctx, sumTimeout)
+		err := tenure.sum(summing)
+		cancel()
 		switch {
 		case errors.Is(err, leaderstore.ErrDeposed):
 			return err

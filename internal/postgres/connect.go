@@ -32,6 +32,7 @@ func Connect(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
 // connectResult is the end of one attempt.
 type connectResult struct {
 	server int
+	first  bool // the first attempt to connect to this server
 	conn   *pgx.Conn
 	err    error
 }
@@ -44,14 +45,15 @@ type connectRace struct {
 	errs    []error // of the last attempts
 	results chan connectResult
 	pending int
+	firsts  int // first attempts that have not ended
 }
 
 // start begins an attempt to connect to a server.
-func (r *connectRace) start(ctx context.Context, server int) {
+func (r *connectRace) start(ctx context.Context, server int, first bool) {
 	r.pending++
 	go func() {
 		conn, err := pgx.ConnectConfig(ctx, r.servers[server])
-		r.results <- connectResult{server, conn, err}
+		r.results <- connectResult{server, first, conn, err}
 	}()
 }
 
@@ -60,7 +62,8 @@ func (r *connectRace) startUntried(ctx context.Context) bool {
 	if r.untried == len(r.servers) {
 		return false
 	}
-	r.start(ctx, r.untried)
+	r.start(ctx, r.untried, true)
+	r.firsts++
 	r.untried++
 	return true
 }
@@ -73,6 +76,9 @@ func (r *connectRace) run(ctx context.Context) (*pgx.Conn, error) {
 		select {
 		case result := <-r.results:
 			r.pending--
+			if result.first {
+				r.firsts--
+			}
 			if result.err == nil {
 				return result.conn, nil
 			}
@@ -80,8 +86,8 @@ func (r *connectRace) run(ctx context.Context) (*pgx.Conn, error) {
 			next.Reset(headStart)
 			r.startUntried(ctx)
 		case <-next.C:
-			if !r.startUntried(ctx) && len(r.refused) > 0 {
-				r.start(ctx, r.refused[0])
+			if !r.startUntried(ctx) && r.firsts > 0 && len(r.refused) > 0 {
+				r.start(ctx, r.refused[0], false)
 				r.refused = r.refused[1:]
 			}
 		}
