@@ -47,7 +47,7 @@ func (m *mailer) notify(ctx context.Context, about *rendering) (retry bool, err 
 	}
 	security, err := commoncfg.NewTLSConfig(new(tlsConfig(m.settings.TLSConfig, m.host)))
 	if err != nil {
-		return false, fmt.Errorf("TLS: %w", err)
+		return true, fmt.Errorf("TLS: %w", err) // a file may be missing while it is replaced
 	}
 	conn, err := m.dial(ctx, "tcp", m.settings.Smarthost)
 	if err != nil {

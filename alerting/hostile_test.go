@@ -26,8 +26,8 @@ func everyHTTP(address string) map[string]config.Notify {
 
 // A receiver that answers without end costs neither memory nor time: 256 MiB are
 // there to be read, and hardly any of it is.
-func TestEndlessAnswers(t *testing.T) {
-	t.Parallel()
+// It is not parallel: it measures the memory of the process.
+func TestEndlessAnswers(t *testing.T) { //nolint:paralleltest // see above
 	for _, status := range []int{http.StatusOK, http.StatusBadRequest, http.StatusInternalServerError} {
 		var sent atomic.Int64
 		endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -10,10 +10,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
+	"strconv"
+	"time"
 
 	commoncfg "github.com/prometheus/common/config"
 
+	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/config"
 )
 
@@ -78,17 +80,42 @@ func withoutURL(err error) error {
 
 func (a answer) ok() bool { return a.status/100 == 2 }
 
-// check returns an error unless the status is 2xx. Another attempt may succeed after 5xx and the
-// given statuses.
-func (a answer) check(details string, retried ...int) (retry bool, err error) {
+// check returns an error unless the status is 2xx. Another attempt may succeed after 5xx, after
+// 408 (request timeout) and after 429 (too many requests).
+func (a answer) check(details string) (retry bool, err error) {
 	if a.ok() {
 		return false, nil
 	}
-	retry = a.status/100 == 5 || slices.Contains(retried, a.status)
-	if details == "" {
-		return retry, fmt.Errorf("unexpected status code %d", a.status)
+	err = fmt.Errorf("unexpected status code %d", a.status)
+	if details != "" {
+		err = fmt.Errorf("%w: %s", err, details)
 	}
-	return retry, fmt.Errorf("unexpected status code %d: %s", a.status, details)
+	if a.status/100 == 5 || a.status == http.StatusRequestTimeout || a.status == http.StatusTooManyRequests {
+		return true, a.withRetryAfter(err, time.Now())
+	}
+	return false, err
+}
+
+// withRetryAfter returns the error of an answer as an alerts.RetryAfterError if the answer has
+// Retry-After.
+func (a answer) withRetryAfter(err error, now time.Time) error {
+	wait := retryAfter(a.header.Get("Retry-After"), now)
+	if wait == 0 {
+		return err
+	}
+	return &alerts.RetryAfterError{After: wait, Err: err}
+}
+
+// retryAfter returns the wait in the header Retry-After, which has seconds or a date; 0 if it has
+// neither, or a date in the past.
+func retryAfter(value string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) {
+		return time.Duration(seconds) * time.Second
+	}
+	if date, err := http.ParseTime(value); err == nil {
+		return max(0, date.Sub(now))
+	}
+	return 0
 }
 
 // httpConfig is how a receiver is reached over HTTP.

@@ -56,7 +56,7 @@ func (p *pagerDuty) notify(ctx context.Context, m *rendering) (retry bool, err e
 	if err != nil {
 		return true, err
 	}
-	return got.check(pagerDutyReasons(got), http.StatusTooManyRequests)
+	return got.check(pagerDutyReasons(got))
 }
 
 func (p *pagerDuty) event(m *rendering) (pagerDutyEvent, error) {

@@ -157,8 +157,15 @@ const (
 )
 
 // brief returns a receiver's error without its secrets, cut to maxError bytes: an
-// answer may hold anything, and anything may be cut off.
+// answer may hold anything, and anything may be cut off. An alerts.RetryAfterError keeps its wait.
 func brief(settings config.Notify, err error) error {
+	if retry, ok := errors.AsType[*alerts.RetryAfterError](err); ok {
+		return &alerts.RetryAfterError{After: retry.After, Err: briefText(settings, err)}
+	}
+	return briefText(settings, err)
+}
+
+func briefText(settings config.Notify, err error) error {
 	if text := clip(redact.Values(err.Error(), settings.Secrets(), shortSecret)); text != err.Error() {
 		return errors.New(text)
 	}

@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/forge-scheduler/forge/internal/config"
 )
@@ -59,7 +61,7 @@ func (s *slack) notify(ctx context.Context, m *rendering) (retry bool, err error
 		return true, err
 	}
 	if retry, err = got.check(string(got.body)); err == nil {
-		err = slackRefusal(got)
+		retry, err = slackError(got)
 	}
 	if err != nil {
 		return retry, fmt.Errorf("channel %q: %w", message.Channel, err)
@@ -67,24 +69,33 @@ func (s *slack) notify(ctx context.Context, m *rendering) (retry bool, err error
 	return false, nil
 }
 
-// slackRefusal returns the error in an answer of status 200: chat.postMessage answers with JSON, an
+// slackRetried are the errors of chat.postMessage that another attempt may overcome.
+var slackRetried = []string{
+	"fatal_error", "internal_error", "rate_limited", "ratelimited", "request_timeout", "service_unavailable", "team_added_to_org",
+}
+
+// slackError returns the error in an answer of status 200: chat.postMessage answers with JSON, an
 // incoming webhook with ok.
-func slackRefusal(got answer) error {
+func slackError(got answer) (retry bool, err error) {
 	if !strings.HasPrefix(got.header.Get("Content-Type"), "application/json") {
 		if string(got.body) != "ok" {
-			return fmt.Errorf("error of Slack: %s", got.body)
+			return false, fmt.Errorf("error of Slack: %s", got.body)
 		}
-		return nil
+		return false, nil
 	}
 	var answered struct {
 		OK    bool   `json:"ok"`
 		Error string `json:"error"`
 	}
 	if err := json.Unmarshal(got.body, &answered); err != nil {
-		return fmt.Errorf("answer of Slack %q: %w", got.body, err)
+		return false, fmt.Errorf("answer of Slack %q: %w", got.body, err)
 	}
-	if !answered.OK {
-		return fmt.Errorf("error of Slack: %s", answered.Error)
+	if answered.OK {
+		return false, nil
 	}
-	return nil
+	err = fmt.Errorf("error of Slack: %s", answered.Error)
+	if slices.Contains(slackRetried, answered.Error) {
+		return true, got.withRetryAfter(err, time.Now())
+	}
+	return false, err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -310,6 +311,223 @@ func TestNextLeaderResendsAfterCrash(t *testing.T) {
 	}
 }
 
+// hangAt returns an answer that waits for the end of the context for targets of the receivers
+// whose names begin with a prefix, and delivers all others.
+func hangAt(prefix string) func(ctx context.Context, target string) error {
+	return func(ctx context.Context, target string) error {
+		if !strings.HasPrefix(target, prefix) {
+			return nil
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+}
+
+// enqueue adds notifications about failed runs that have been due for a minute.
+func (db *database) enqueue(target string, count int) {
+	db.t.Helper()
+	db.exec(`INSERT INTO forge_notifications (cron, tick, target, next_at)
+		SELECT 'report', now() + i * interval '1 second', $1, now() - interval '1 minute' FROM generate_series(1, $2) AS i`, target, count)
+}
+
+// claimed returns how many notifications of a target have been claimed.
+func (db *database) claimed(target string) (claimed int) {
+	for _, n := range db.all() {
+		if n.Target == target {
+			claimed += n.Attempts
+		}
+	}
+	return claimed
+}
+
+func (db *database) delivered(target string) bool {
+	return slices.ContainsFunc(db.all(), func(n Notification) bool { return n.Target == target && n.State == NotificationDelivered })
+}
+
+// A receiver that hangs delays only its own notifications, at whichever place of it.
+func TestHangingReceiverDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	db.enqueue("hook:a", 50)
+	db.enqueue("hook:b", 50)
+	db.exec(`INSERT INTO forge_notifications (cron, tick, target) VALUES ('report', now(), 'hooks')`)
+	s := &sender{make(chan string, 128), hangAt("hook:")}
+	stop := db.lead(db.makeLeader(1), s)
+	db.wait("delivery to another receiver", func() bool { return db.delivered("hooks") })
+	db.exec(`INSERT INTO forge_notifications (cron, tick, target) VALUES ('report', now(), 'pager:critical')`)
+	db.exec(`NOTIFY "public.forge_failure"`)
+	db.wait("delivery of a later notification", func() bool { return db.delivered("pager:critical") })
+	if hanging := db.claimed("hook:a") + db.claimed("hook:b"); hanging != maxSendsPerReceiver || len(s.sent) != hanging+2 {
+		t.Errorf("%d of the receiver that hangs are claimed, and %d are sent", hanging, len(s.sent))
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Many receivers that hang at once leave places for another one.
+func TestManyHangingReceiversDelayNoOther(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	const receivers = 20
+	for i := range receivers {
+		db.enqueue(fmt.Sprintf("hang%d:x", i), maxSendsPerReceiver+1)
+	}
+	db.exec(`INSERT INTO forge_notifications (cron, tick, target) VALUES ('report', now(), 'pager')`)
+	s := &sender{make(chan string, 256), hangAt("hang")}
+	stop := db.lead(db.makeLeader(1), s)
+	db.wait("delivery to another receiver", func() bool { return db.delivered("pager") })
+	total := 0
+	for i := range receivers {
+		claimed := db.claimed(fmt.Sprintf("hang%d:x", i))
+		if claimed == 0 || claimed > maxSendsPerReceiver {
+			t.Errorf("%d of hang%d are claimed", claimed, i)
+		}
+		total += claimed
+	}
+	if total > maxSends {
+		t.Errorf("%d are sent at the same time", total)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The result of a notification is saved, and the next one is sent, while others of the same
+// receiver hang. A notification that is being sent is not sent again by the same leader, even if
+// its claim has expired.
+func TestHangingNotificationsAreSentOnce(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	db.enqueue("hook:hang", 2)
+	db.enqueue("hook:fine", 3*maxSendsPerReceiver)
+	s := &sender{make(chan string, 256), hangAt("hook:hang")}
+	stop := db.lead(db.makeLeader(1), s)
+	all := func() bool {
+		left := func(n Notification) bool { return n.Target == "hook:fine" && n.State != NotificationDelivered }
+		return len(s.sent) >= 2 && !slices.ContainsFunc(db.all(), left)
+	}
+	db.wait("delivery beside those that hang", all)
+	db.exec(`UPDATE forge_notifications SET next_at = now() WHERE target = 'hook:hang'`)
+	db.exec(`INSERT INTO forge_notifications (cron, tick, target) VALUES ('report', now(), 'hook:fine'), ('report', now(), 'pager')`)
+	db.exec(`NOTIFY "public.forge_failure"`)
+	db.wait("delivery after the claims have expired", func() bool { return all() && db.delivered("pager") })
+	if claimed := db.claimed("hook:hang"); claimed != 2 {
+		t.Errorf("two notifications that hang have been claimed %d times", claimed)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Notifications that another transaction has locked delay no other receiver.
+func TestLockedNotificationsDelayNoOther(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	db.enqueue("hook", 2)
+	db.exec(`INSERT INTO forge_notifications (cron, tick, target) VALUES ('report', now(), 'pager')`)
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	if _, err := tx.Exec(t.Context(), `SELECT FROM forge_notifications WHERE target = 'hook' FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	s := &sender{make(chan string, 16), hangAt("none")}
+	stop := db.lead(db.makeLeader(1), s)
+	db.wait("delivery to another receiver", func() bool { return db.delivered("pager") })
+	if db.claimed("hook") != 0 {
+		t.Error("locked notifications are claimed")
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	db.wait("delivery of what was locked", func() bool { return db.delivered("hook") })
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A leader that is deposed while notifications hang ends them, and saves nothing.
+func TestDeposedLeaderEndsItsSends(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	db.enqueue("hook", 2)
+	ended := make(chan error, 16)
+	s := &sender{make(chan string, 16), func(ctx context.Context, _ string) error {
+		<-ctx.Done()
+		ended <- ctx.Err()
+		return ctx.Err()
+	}}
+	dispatcher := NewDispatcher(DispatcherOptions{Pool: db.Pool, Sender: s, Schema: "public", Logger: slog.New(slog.DiscardHandler), Notifier: postgres.NewNotifier(db.Pool, slog.New(slog.DiscardHandler))})
+	old := db.makeLeader(1)
+	done := make(chan error, 1)
+	go func() { done <- dispatcher.Lead(t.Context(), old) }()
+	<-s.sent
+	<-s.sent
+	db.makeLeader(2)
+	db.enqueue("pager", 1)
+	db.exec(`NOTIFY "public.forge_failure"`)
+	if err := <-done; !errors.Is(err, leaderstore.ErrDeposed) {
+		t.Errorf("got %v", err)
+	}
+	for range 2 {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("a send has ended with %v", err)
+		}
+	}
+	for _, n := range db.all() {
+		if n.State != NotificationPending || n.Error != "" || n.Target == "pager" && n.Attempts > 0 {
+			t.Errorf("after the term: %+v", n)
+		}
+	}
+}
+
+// A notification waits in the database for as long as its receiver asks, and others do not.
+func TestRetryAfterIsHonoured(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	db.enqueue("hook", 1)
+	db.enqueue("pager", 1)
+	s := &sender{make(chan string, 16), func(_ context.Context, target string) error {
+		if target == "hook" {
+			return &RetryAfterError{After: 2 * time.Minute, Err: errors.New("slow down")}
+		}
+		return nil
+	}}
+	stop := db.lead(db.makeLeader(1), s)
+	db.wait("both results", func() bool { return db.all()[0].Error != "" && db.delivered("pager") })
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	var wait float64
+	if err := db.QueryRow(t.Context(), `SELECT extract(epoch FROM next_at - clock_timestamp())::float8 FROM forge_notifications WHERE target = 'hook'`).Scan(&wait); err != nil {
+		t.Fatal(err)
+	}
+	// claimTimeout and the usual wait are shorter.
+	if n := db.all()[0]; n.State != NotificationPending || n.Error != "slow down" || wait < 60 || wait > 240 {
+		t.Errorf("it waits for %.0f s: %+v", wait, n)
+	}
+}
+
+// The database names the receiver of a target as the dispatcher does.
+func TestReceiverOfTarget(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	for target, want := range map[string]string{"slack": "slack", "slack:#ops": "slack", "mail:a@b:c": "mail", ":x": "", "": ""} {
+		db.exec(`DELETE FROM forge_notifications`)
+		db.enqueue(target, 1)
+		receiver, wait, found, err := New(db).nextDue(t.Context(), []string{"other"})
+		if err != nil || !found || wait > 0 || receiver != want || receiverOf(target) != want {
+			t.Errorf("%q: %q %q, due in %s, %v", target, receiver, receiverOf(target), wait, err)
+		}
+		if receiver, _, found, err := New(db).nextDue(t.Context(), []string{want}); found || err != nil {
+			t.Errorf("%q although it is unavailable: %q, %v", target, receiver, err)
+		}
+	}
+}
+
 func TestPruneDeletesSettledNotifications(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -331,28 +549,56 @@ func TestPruneDeletesSettledNotifications(t *testing.T) {
 func TestStateAfterAttempt(t *testing.T) {
 	t.Parallel()
 	down := errors.New("down")
-	var total time.Duration
-	for attempts := 1; attempts < maxAttempts; attempts++ {
-		state, text, wait := stateAfterAttempt(attempts, down)
-		if state != NotificationPending || text != "down" || wait < firstWait || wait > maxWait {
-			t.Errorf("attempt %d: %s %q %s", attempts, state, text, wait)
+	for _, spread := range []float64{0, 0.5, 1} {
+		var total time.Duration
+		for attempts := 1; attempts < maxAttempts; attempts++ {
+			state, text, wait := stateAfterAttempt(attempts, down, spread)
+			if state != NotificationPending || text != "down" || wait < firstWait/2 || wait > maxWait*3/2 {
+				t.Errorf("attempt %d: %s %q %s", attempts, state, text, wait)
+			}
+			total += wait
 		}
-		total += wait
+		if total < 20*time.Minute || total > 2*time.Hour || spread == 0.5 && (total < 40*time.Minute || total > 55*time.Minute) {
+			t.Errorf("with spread %v it gives up after %s", spread, total)
+		}
 	}
-	if total < 30*time.Minute || total > 2*time.Hour {
-		t.Errorf("it gives up after %s", total)
-	}
-	if state, _, _ := stateAfterAttempt(maxAttempts, down); state != NotificationFailed {
+	if state, _, _ := stateAfterAttempt(maxAttempts, down, 0); state != NotificationFailed {
 		t.Errorf("after the last attempt: %s", state)
 	}
-	if _, text, _ := stateAfterAttempt(1, errors.New(strings.Repeat("é\x00", maxError))); !utf8.ValidString(text) || strings.Contains(text, "\x00") {
+	if _, text, _ := stateAfterAttempt(1, errors.New(strings.Repeat("é\x00", maxError)), 0); !utf8.ValidString(text) || strings.Contains(text, "\x00") {
 		t.Errorf("an error that PostgreSQL does not take: %q", text)
 	}
-	if state, text, _ := stateAfterAttempt(1, nil); state != NotificationDelivered || text != "" {
+	if state, text, _ := stateAfterAttempt(1, nil, 0); state != NotificationDelivered || text != "" {
 		t.Errorf("without an error: %s %s", state, text)
 	}
-	if state, _, _ := stateAfterAttempt(1, fmt.Errorf("x: %w", ErrUnknown)); state != NotificationPending {
+	if state, _, _ := stateAfterAttempt(1, fmt.Errorf("x: %w", ErrUnknown), 0); state != NotificationPending {
 		t.Errorf("a receiver that this node does not know: %s", state)
+	}
+}
+
+// The wait is the longer of the usual one and the one that the receiver asks for, both spread.
+func TestWaitAfterAttempt(t *testing.T) {
+	t.Parallel()
+	retryAfter := func(after time.Duration) error {
+		return fmt.Errorf("x: %w", &RetryAfterError{After: after, Err: errors.New("slow down")})
+	}
+	for name, c := range map[string]struct {
+		attempts  int
+		failure   error
+		low, high time.Duration
+	}{
+		"first":             {1, errors.New("down"), firstWait / 2, firstWait * 3 / 2},
+		"fourth":            {4, errors.New("down"), 4 * time.Second, 12 * time.Second},
+		"last":              {maxAttempts - 1, errors.New("down"), maxWait / 2, maxWait * 3 / 2},
+		"asked for more":    {1, retryAfter(30 * time.Second), 30 * time.Second, time.Minute},
+		"asked for less":    {8, retryAfter(time.Second), 64 * time.Second, 192 * time.Second},
+		"asked for a day":   {1, retryAfter(24 * time.Hour), maxWait, 2 * maxWait},
+		"asked for the end": {1, retryAfter(math.MaxInt64), maxWait, 2 * maxWait},
+		"asked for nothing": {1, retryAfter(-time.Hour), firstWait / 2, firstWait * 3 / 2},
+	} {
+		if low, high := waitAfterAttempt(c.attempts, c.failure, 0), waitAfterAttempt(c.attempts, c.failure, 1); low != c.low || high != c.high {
+			t.Errorf("%s: %s to %s, want %s to %s", name, low, high, c.low, c.high)
+		}
 	}
 }
 

@@ -17,6 +17,14 @@
 //	                                                     --refused--> failed
 //	                                                     --else--> pending, next_at = now + backoff
 //
+// The backoff is spread at random, and is not shorter than the wait that the receiver asks for
+// (RetryAfterError).
+//
+// One loop claims rows of one receiver at a time and saves results. Each message is sent in a
+// goroutine of its own, at most maxSendsPerReceiver at a time to a receiver and maxSends in
+// all, so a receiver that hangs delays only its own messages. Targets with the same name
+// before the colon are one receiver.
+//
 // A leader that dies in between leaves a row that is due again after claimTimeout: every
 // message is sent at least once, and receivers recognize a repetition by the key of the
 // message.

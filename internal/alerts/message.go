@@ -23,8 +23,20 @@ var ErrRefused = errors.New("refused")
 // new beside them, and the receiver has send_resolved = false.
 var ErrUnwanted = errors.New("not sent: send_resolved is false")
 
+// RetryAfterError is the error of a receiver that asks for a wait before the next attempt.
+type RetryAfterError struct {
+	After time.Duration
+	Err   error
+}
+
+func (e *RetryAfterError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error without the wait.
+func (e *RetryAfterError) Unwrap() error { return e.Err }
+
 // Sender sends a message to a target, once. The error is ErrUnknown, ErrUnwanted,
-// ErrRefused, or one after which another attempt may succeed.
+// ErrRefused, or one after which another attempt may succeed, such as a RetryAfterError.
+// Send returns soon after ctx ends.
 type Sender interface {
 	Send(ctx context.Context, target string, m Message) error
 }

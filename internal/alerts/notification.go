@@ -2,6 +2,7 @@ package alerts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -47,10 +48,15 @@ const oldestOfAlert = `NOT EXISTS (
     SELECT FROM forge_notifications AS earlier
     WHERE earlier.alert = n.alert AND earlier.target = n.target AND earlier.id < n.id AND earlier.state = 'pending')`
 
-const dueInSQL = `
-SELECT extract(epoch FROM min(next_at) - clock_timestamp())::float8
+// receiverSQL is the receiver of a target, as receiverOf returns it.
+const receiverSQL = `split_part(n.target, ':', 1)`
+
+const nextDueSQL = `
+SELECT ` + receiverSQL + `, extract(epoch FROM n.next_at - clock_timestamp())::float8
 FROM forge_notifications AS n
-WHERE state = 'pending' AND (alert IS NULL OR ` + oldestOfAlert + `)`
+WHERE state = 'pending' AND (alert IS NULL OR ` + oldestOfAlert + `) AND ` + receiverSQL + ` <> ALL ($1)
+ORDER BY next_at
+LIMIT 1`
 
 // A message that is being sent is not superseded.
 const supersedeSQL = `
@@ -71,6 +77,7 @@ SET attempts = n.attempts + 1, sending = true, next_at = clock_timestamp() + $2,
 FROM (
     SELECT id FROM forge_notifications AS n
     WHERE state = 'pending' AND next_at <= clock_timestamp() AND (alert IS NULL OR ` + oldestOfAlert + `)
+      AND ` + receiverSQL + ` = $5 AND id <> ALL ($6)
     ORDER BY next_at
     LIMIT $1
     FOR UPDATE SKIP LOCKED
@@ -196,20 +203,24 @@ func (s *Store) notifications(ctx context.Context, what, sql string, args ...any
 	}, sql, args...)
 }
 
-// dueIn returns the time until the next notification is due; false when none is pending.
-func (s *Store) dueIn(ctx context.Context) (time.Duration, bool, error) {
-	var seconds *float64
-	if err := s.db.QueryRow(ctx, dueInSQL).Scan(&seconds); err != nil {
-		return 0, false, fmt.Errorf("look for notifications: %w", err)
+// nextDue returns the receiver of the notification that is due next, and the time until then; false
+// when none is pending. It leaves out receivers that are not available.
+func (s *Store) nextDue(ctx context.Context, unavailable []string) (receiver string, wait time.Duration, found bool, err error) {
+	var seconds float64
+	err = s.db.QueryRow(ctx, nextDueSQL, unavailable).Scan(&receiver, &seconds)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return "", 0, false, nil
+	case err != nil:
+		return "", 0, false, fmt.Errorf("look for notifications: %w", err)
 	}
-	if seconds == nil {
-		return 0, false, nil
-	}
-	return time.Duration(*seconds * float64(time.Second)), true, nil
+	return receiver, time.Duration(seconds * float64(time.Second)), true, nil
 }
 
-func (s *Store) claim(ctx context.Context, limit int, lasts time.Duration, nodeID string, term int64) ([]Notification, error) {
-	return s.notifications(ctx, "claim notifications", claimSQL, limit, lasts, nodeID, term)
+// claim claims at most limit due notifications of a receiver for a time. It leaves out those that
+// are being sent even if their claims have expired.
+func (s *Store) claim(ctx context.Context, receiver string, limit int, sending []int64, lasts time.Duration, nodeID string, term int64) ([]Notification, error) {
+	return s.notifications(ctx, "claim notifications", claimSQL, limit, lasts, nodeID, term, receiver, sending)
 }
 
 // settle records the result of an attempt. It reports whether the caller still held the
