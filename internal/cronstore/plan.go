@@ -229,10 +229,7 @@ func (t *Timeline) runs(after, until time.Time) iter.Seq[time.Time] {
 			return
 		}
 		for due := range t.Ticks(after, until) {
-			if due.SkippedDST || due.Paused || due.Removed || due.Excluded != "" {
-				continue
-			}
-			if !yield(due.At) {
+			if due.mayFire() && !yield(due.At) {
 				return
 			}
 		}

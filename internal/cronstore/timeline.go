@@ -27,7 +27,8 @@ type Due struct {
 	Unconfigured bool
 	// Excluded is why the tick is excluded; empty: it is not.
 	Excluded string
-	// FiresAt is when the tick may fire: At plus its jitter.
+	// FiresAt is when the tick may fire: At plus its jitter. The jitter of an earlier
+	// definition ends with it if a later one fires before the jitter would have ended.
 	FiresAt time.Time
 }
 
@@ -199,14 +200,21 @@ var farthest = time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
 func (t *Timeline) After(at time.Time) iter.Seq[Due] { return t.Ticks(at, farthest) }
 
 // Ticks yields the due ticks in (after, until], in order.
-func (t *Timeline) Ticks(after, until time.Time) iter.Seq[Due] {
+func (t *Timeline) Ticks(after, until time.Time) iter.Seq[Due] { return t.ticks(0, after, until) }
+
+// ticks is Ticks of the stretches from the first one on.
+func (t *Timeline) ticks(first int, after, until time.Time) iter.Seq[Due] {
 	return func(yield func(Due) bool) {
-		for i := range t.stretches {
+		for i := first; i < len(t.stretches); i++ {
 			s := &t.stretches[i]
 			from, end := s.bound(after, until)
 			if end.After(from) {
 				for tick := range s.schedule.Ticks(from, end) {
-					if !yield(s.due(t.cron, tick)) {
+					due := s.due(t.cron, tick)
+					if t.delaysLater(i, due) {
+						due.FiresAt = s.Until
+					}
+					if !yield(due) {
 						return
 					}
 				}
@@ -216,6 +224,36 @@ func (t *Timeline) Ticks(after, until time.Time) iter.Seq[Due] {
 			}
 		}
 	}
+}
+
+// delaysLater reports whether a tick of a stretch fires after the end of the stretch, and not
+// before a tick of a later one. The leader settles ticks in order, so that tick would wait.
+func (t *Timeline) delaysLater(i int, due Due) bool {
+	after := t.stretches[i].Until
+	if after.IsZero() || !due.FiresAt.After(after) {
+		return false
+	}
+	for later := i + 1; later < len(t.stretches); later++ {
+		next := &t.stretches[later]
+		until := due.FiresAt
+		if !next.Until.IsZero() {
+			until = earliest(until, next.Until)
+		}
+		if !next.Paused && !next.Removed {
+			for tick := range t.ticks(later, after, until) {
+				if tick.mayFire() {
+					return !tick.FiresAt.After(due.FiresAt)
+				}
+			}
+		}
+		after = latest(after, next.Until)
+	}
+	return false
+}
+
+// mayFire reports whether the tick fires unless a policy skips it.
+func (d Due) mayFire() bool {
+	return !d.SkippedDST && !d.Paused && !d.Removed && d.Excluded == ""
 }
 
 // reaches are the periods that Before searches, the shortest first.

@@ -97,6 +97,62 @@ func TestJitterDependsOnTick(t *testing.T) {
 	}
 }
 
+// The jitter of an earlier definition ends with it if a later one fires before the jitter would
+// have ended. Otherwise each tick keeps its delay.
+func TestJitterEndsBeforeTicksOfLaterDefinition(t *testing.T) {
+	t.Parallel()
+	daily := spec("0 0 * * *")
+	daily.Jitter = config.Duration(20 * time.Hour)
+	midnight := at(t, "2026-01-02T00:00:00Z")
+	first, ok := timeline(t, daily).At(midnight)
+	for day := 0; !ok || first.FiresAt.Before(midnight.Add(15*time.Hour)); day++ { // a day with a long delay
+		midnight = midnight.AddDate(0, 0, 1)
+		first, ok = timeline(t, daily).At(midnight)
+	}
+	hour := func(n int) time.Time { return midnight.Add(time.Duration(n) * time.Hour) }
+	edit := func(change func(*cronstore.Spec)) cronstore.Spec {
+		s := spec("0 6 * * *")
+		change(&s)
+		return s
+	}
+	plain := edit(func(*cronstore.Spec) {})
+	excluding := daily
+	excluding.Exclude = []string{"* * * * *"}
+	for name, test := range map[string]struct {
+		earlier []cronstore.Era
+		spec    cronstore.Spec
+		paused  time.Time
+		want    time.Time // when the tick at midnight fires
+		next    time.Time // when the next one does
+	}{
+		"due sooner":           {[]cronstore.Era{{Spec: daily, Until: hour(1)}}, plain, time.Time{}, hour(1), hour(6)},
+		"due later":            {[]cronstore.Era{{Spec: daily, Until: hour(7)}}, plain, time.Time{}, first.FiresAt, hour(24 + 6)},
+		"excluded":             {[]cronstore.Era{{Spec: daily, Until: hour(1)}}, edit(func(s *cronstore.Spec) { s.Exclude = []string{midnight.Format(time.DateOnly)} }), time.Time{}, first.FiresAt, hour(6)},
+		"paused by the file":   {[]cronstore.Era{{Spec: daily, Until: hour(1)}}, edit(func(s *cronstore.Spec) { s.Paused = true }), time.Time{}, first.FiresAt, hour(6)},
+		"paused by hand":       {[]cronstore.Era{{Spec: daily, Until: hour(1)}}, plain, hour(2), first.FiresAt, hour(6)},
+		"was excluded itself":  {[]cronstore.Era{{Spec: excluding, Until: hour(1)}}, plain, time.Time{}, hour(1), hour(6)},
+		"was removed":          {[]cronstore.Era{{Spec: daily, Removed: true, Until: hour(1)}, {Spec: spec("@manual"), Until: hour(3)}}, plain, time.Time{}, hour(1), hour(6)},
+		"a definition between": {[]cronstore.Era{{Spec: daily, Until: hour(1)}, {Spec: spec("0 6 * * *"), Until: hour(8)}}, spec("@yearly"), time.Time{}, hour(1), hour(6)},
+		"none between":         {[]cronstore.Era{{Spec: daily, Until: hour(1)}, {Spec: spec("@yearly"), Until: hour(2)}}, plain, time.Time{}, hour(1), hour(6)},
+	} {
+		cron := cronstore.Cron{Name: "a", Spec: test.spec, Earlier: test.earlier, PausedAt: test.paused}
+		line, err := cron.Timeline()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fires []time.Time
+		for due := range line.Ticks(midnight.Add(-time.Second), hour(40)) {
+			fires = append(fires, due.FiresAt)
+		}
+		if len(fires) < 2 || !fires[0].Equal(test.want) || !fires[1].Equal(test.next) {
+			t.Errorf("%s: ticks fire at %v, want %s and %s", name, fires, test.want, test.next)
+		}
+		if next, ok := line.Next(midnight.Add(-time.Second)); !ok || !next.Equal(test.want) {
+			t.Errorf("%s: Next says %s, want %s", name, next, test.want)
+		}
+	}
+}
+
 // A change of any of these starts a new stretch; an equal timing does not.
 func TestChangedTimingStartsNow(t *testing.T) {
 	t.Parallel()

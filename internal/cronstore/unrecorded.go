@@ -139,7 +139,7 @@ func (s *Store) checkPage(ctx context.Context, crons []Cron, known schedules, in
 
 // fires reports whether nothing keeps the tick from firing.
 func (d Due) fires() bool {
-	return !d.SkippedDST && !d.Paused && !d.Removed && !d.Unconfigured && d.Excluded == ""
+	return d.mayFire() && !d.Unconfigured
 }
 
 // scanTiming reads what the ticks of a cron depend on. It returns a cron even if this binary

@@ -3,6 +3,8 @@ package jobstore
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,27 +12,36 @@ import (
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
-// The newest hundred runs of each cron from its floor on. The ORDER BY matches the index
-// forge_river_job_cron, so that the planner uses that index even with outdated
-// statistics.
-const cronRunsSQL = `
-SELECT c.name, coalesce(max(j.id), 0), coalesce(min(j.id) FILTER (WHERE j.active), 0),
-       coalesce(max(j.id) FILTER (WHERE j.active), 0),
-       coalesce((array_agg(j.state ORDER BY j.id DESC) FILTER (WHERE j.active))[1], ''),
-       coalesce((array_agg(j.since ORDER BY j.id DESC) FILTER (WHERE j.active))[1], 'epoch'),
-       coalesce((array_agg(j.started ORDER BY j.id DESC) FILTER (WHERE j.active))[1], false),
-       coalesce(array_agg(j.id) FILTER (WHERE j.active), '{}')
+// maxActiveRuns is how many active runs of a cron are read, the newest ones.
+const maxActiveRuns = 100
+
+// The newest run of each cron from its floor on, and the newest active ones. The ORDER BY of
+// each part matches its index, forge_river_job_cron and forge_river_job_cron_active, so that
+// the planner uses that index even with outdated statistics. The floor keeps the second part
+// from reading the index entries of runs that have ended and are not vacuumed yet.
+var cronRunsSQL = strings.ReplaceAll(`
+SELECT c.name, newest.id, coalesce(min(j.id), 0), coalesce(max(j.id), 0),
+       coalesce((array_agg(j.state ORDER BY j.id DESC))[1], ''),
+       coalesce((array_agg(j.since ORDER BY j.id DESC) FILTER (WHERE j.id IS NOT NULL))[1], 'epoch'),
+       coalesce((array_agg(j.started ORDER BY j.id DESC))[1], false),
+       coalesce(array_agg(j.id) FILTER (WHERE j.id IS NOT NULL), '{}')
 FROM unnest($1::text[], $2::bigint[]) AS c (name, floor)
 CROSS JOIN LATERAL (
-    SELECT id, state::text AS state, state IN ('available', 'running', 'retryable', 'scheduled', 'pending') AS active,
-           CASE WHEN state = 'running' THEN coalesce(attempted_at, scheduled_at) ELSE scheduled_at END AS since,
-           attempted_at IS NOT NULL AS started
+    SELECT id
     FROM river_job
     WHERE metadata ? 'forge:cron' AND metadata ->> 'forge:cron' = c.name AND id >= c.floor
     ORDER BY metadata ->> 'forge:cron' DESC, id DESC
-    LIMIT 100
-) AS j
-GROUP BY c.name`
+    LIMIT 1
+) AS newest
+LEFT JOIN LATERAL (
+    SELECT id, state::text AS state, attempted_at IS NOT NULL AS started,
+           CASE WHEN state = 'running' THEN coalesce(attempted_at, scheduled_at) ELSE scheduled_at END AS since
+    FROM river_job
+    WHERE finalized_at IS NULL AND metadata ? 'forge:cron' AND metadata #>> '{forge:cron}' = c.name AND id >= c.floor
+    ORDER BY metadata #>> '{forge:cron}' DESC, id DESC
+    LIMIT @limit
+) AS j ON true
+GROUP BY c.name, newest.id`, "@limit", strconv.Itoa(maxActiveRuns))
 
 // A locked row is being claimed or changed, so it counts as started.
 const lockUnstartedSQL = `
@@ -38,15 +49,17 @@ SELECT id FROM river_job
 WHERE id = ANY ($1) AND state IN ('available', 'scheduled', 'pending') AND attempted_at IS NULL
 FOR UPDATE SKIP LOCKED`
 
-// CronRuns summarizes the newest runs of a cron from a floor on.
+// CronRuns summarizes the runs of a cron from a floor on.
 type CronRuns struct {
 	Cron string
-	// Newest is the newest run, Oldest the oldest active one.
+	// Newest is the newest run, Oldest the oldest of All.
 	Newest, Oldest int64
 	// Active is the newest active run; its ID is 0 if there is none.
 	Active CronRun
-	// All are the active runs.
+	// All are the active runs, or the newest hundred of them.
 	All []int64
+	// More reports that older runs may be active too.
+	More bool
 }
 
 // CronRun is an active run of a cron.
@@ -59,12 +72,14 @@ type CronRun struct {
 	Started bool
 }
 
-// BatchCronRuns adds a query for the newest runs of crons from their floors on, lowest
-// ids, to a batch. It calls found for each cron that has any.
+// BatchCronRuns adds a query for the runs of crons from their floors on, lowest ids, to a
+// batch. It calls found for each cron that has any.
 func BatchCronRuns(batch *pgx.Batch, crons []string, floors []int64, found func(CronRuns)) {
 	batch.Queue(cronRunsSQL, crons, floors).Query(func(rows pgx.Rows) error {
 		all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r CronRuns, err error) {
-			return r, row.Scan(&r.Cron, &r.Newest, &r.Oldest, &r.Active.ID, &r.Active.State, &r.Active.Since, &r.Active.Started, &r.All)
+			err = row.Scan(&r.Cron, &r.Newest, &r.Oldest, &r.Active.ID, &r.Active.State, &r.Active.Since, &r.Active.Started, &r.All)
+			r.More = len(r.All) == maxActiveRuns
+			return r, err
 		})
 		if err != nil {
 			return fmt.Errorf("find earlier runs: %w", err)

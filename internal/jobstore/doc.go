@@ -16,6 +16,7 @@
 //	completed               finalized_at IS NOT NULL AND forge_state IS NULL, by time
 //	cancelled, discarded    forge_state, by time
 //	dead letters to record  forge_unrecorded
+//	active runs of a cron   finalized_at IS NULL, by metadata #>> '{forge:cron}'
 //
 // forge_state and forge_unrecorded are computed columns, which are null for most jobs. The
 // unique states of a job that is not in one of them are in its metadata, because the index of

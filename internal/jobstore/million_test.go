@@ -158,7 +158,7 @@ func TestNoStatementReadsTheWholeTable(t *testing.T) {
 			batch := &pgx.Batch{}
 			BatchCronRuns(batch, []string{"nightly"}, []int64{0}, func(CronRuns) {})
 			return pool.SendBatch(ctx, batch).Close()
-		}, 300},
+		}, 150},
 		"dead letters": {func(ctx context.Context) error { return second(store.DeadLetters(ctx, nothing, 0, 50)) }, all + 500},
 		"dead groups":  {func(ctx context.Context) error { return second(store.DeadGroups(ctx, nothing)) }, all + 500},
 		"count to cancel": {func(ctx context.Context) error {

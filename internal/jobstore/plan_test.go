@@ -1,10 +1,12 @@
 package jobstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -123,6 +125,80 @@ func TestPauseReadsFewJobs(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// The active runs of a cron are found among many that have ended without reading those, whatever
+// the statistics say, and even if the same statement has often been used.
+func TestCronRunsReadFewJobs(t *testing.T) {
+	t.Parallel()
+	for name, statistics := range map[string]struct{ active, ended string }{ // statements after the runs are active, and after they have ended
+		"no statistics":         {`SELECT 1`, `SELECT 1`},
+		"statistics":            {`SELECT 1`, `VACUUM ANALYZE river_job`},
+		"outdated statistics":   {`VACUUM ANALYZE river_job`, `SELECT 1`},
+		"statistics of nothing": {`DELETE FROM river_job`, `SELECT 1`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool := pgtest.Pool(t)
+			exec(t, pool, `ALTER TABLE river_job SET (autovacuum_enabled = false)`)
+			insert := `
+				INSERT INTO river_job (id, args, kind, max_attempts, metadata)
+				SELECT i, '{}', 'k', 1, jsonb_build_object('forge:cron', CASE WHEN i % 10 = 0 THEN 'rare' ELSE 'often' END)
+				FROM generate_series(1, $1::int) AS i`
+			exec(t, pool, insert, manyJobs)
+			exec(t, pool, statistics.active)
+			if name == "statistics of nothing" {
+				exec(t, pool, `VACUUM ANALYZE river_job`)
+				exec(t, pool, insert, manyJobs)
+			}
+			exec(t, pool, `UPDATE river_job SET state = 'completed', finalized_at = now() WHERE id NOT IN (5, 6, 10)`)
+			exec(t, pool, statistics.ended)
+			conn, err := pool.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Release()
+			for range 8 { // more often than PostgreSQL creates custom plans for a prepared statement
+				cronRuns(t, conn)
+			}
+			err = pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+				before, err := read(t, tx)
+				if err != nil {
+					return err
+				}
+				found := cronRuns(t, tx)
+				after, err := read(t, tx)
+				want := map[string][]int64{"often": {manyJobs - 1, 5, 6}, "rare": {manyJobs, 10, 10}}
+				if diff := cmp.Diff(want, found); diff != "" {
+					t.Errorf("newest, oldest active and newest active runs (-want +got):\n%s", diff)
+				}
+				if after-before > 50 {
+					t.Errorf("%d jobs were read", after-before)
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// cronRuns returns the newest run, the oldest active one and the newest active one of crons.
+func cronRuns(t *testing.T, db interface {
+	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
+},
+) map[string][]int64 {
+	t.Helper()
+	found := map[string][]int64{}
+	var batch pgx.Batch
+	jobstore.BatchCronRuns(&batch, []string{"often", "rare", "unknown"}, []int64{0, 0, 0}, func(r jobstore.CronRuns) {
+		found[r.Cron] = []int64{r.Newest, r.Oldest, r.Active.ID}
+	})
+	if err := db.SendBatch(t.Context(), &batch).Close(); err != nil {
+		t.Fatal(err)
+	}
+	return found
 }
 
 // Jobs that retention has removed are left out.

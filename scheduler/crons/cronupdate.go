@@ -19,7 +19,8 @@ type cronUpdate struct {
 	firstDelayed time.Time           // first tick whose jitter has not passed, or zero
 	queue        cronstore.Queue     // ticks that wait for the end of a run
 	earlier      *run                // the newest active run, or nil
-	active       []int64             // all active runs
+	active       []int64             // the active runs, or the newest of them
+	moreActive   bool                // older runs may be active too
 	unstarted    bool                // all active runs wait, and are locked
 	floor        int64               // the lowest job id that can belong to an active run
 
@@ -113,9 +114,15 @@ func (u *cronUpdate) overlap() string {
 
 // setActiveRuns sets the runs that the cron must not overlap.
 func (u *cronUpdate) setActiveRuns(found runs) {
-	u.active = found.all
-	u.floor = max(u.floor, found.newest)
+	u.active, u.moreActive = found.all, found.more
 	if found.active.ID != 0 {
-		u.earlier, u.floor = &found.active, found.oldest
+		u.earlier = &found.active
+	}
+	switch {
+	case found.more: // the oldest active run is not known
+	case u.earlier != nil:
+		u.floor = found.oldest
+	default:
+		u.floor = max(u.floor, found.newest)
 	}
 }

@@ -94,9 +94,10 @@
 //
 // The catch-up policy first selects the ticks that would fire. The overlap policy then
 // applies to these ticks. One query on river_job finds the active runs of all crons in a
-// batch, except of crons with overlap allow. The leader remembers the lowest id that can
-// belong to an active run, so the query is cheap for any length of the history. It does
-// not find an older run that was retried by hand.
+// batch, except of crons with overlap allow, by an index that has active runs alone. It reads
+// at most a hundred runs of a cron, the newest ones. The leader remembers the lowest id that
+// can belong to an active run, so that the query is cheap even if a held snapshot keeps the
+// index entries of ended runs. It does not find an older run that was retried by hand.
 //
 // A waiting tick is a ledger row with the verdict queued, so the queue needs no memory.
 // The leader checks crons with queued ticks four times a second. When no run is active,
@@ -106,5 +107,6 @@
 // # Jitter
 //
 // A tick whose delay has not passed stays after the watermark: it is not settled yet.
-// Delays are shorter than the interval, so only the newest tick can be delayed.
+// Delays are shorter than the interval, so only the newest tick can be delayed. A delay that
+// would keep a tick of a later definition waiting ends with the earlier definition.
 package crons

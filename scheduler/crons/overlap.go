@@ -31,6 +31,7 @@ type runs struct {
 	newest, oldest int64 // the newest of all, and the oldest active one
 	active         run   // the newest active one; ID 0 if there is none
 	all            []int64
+	more           bool // older runs than all may be active
 }
 
 func newOverlapInputs() *overlapInputs {
@@ -58,7 +59,7 @@ func (s *overlapInputs) queue(batch *pgx.Batch, queries []overlapQuery) {
 	}
 	if len(names) > 0 {
 		jobstore.BatchCronRuns(batch, names, floors, func(r jobstore.CronRuns) {
-			s.runs[r.Cron] = runs{r.Newest, r.Oldest, run(r.Active), r.All}
+			s.runs[r.Cron] = runs{r.Newest, r.Oldest, run(r.Active), r.All, r.More}
 		})
 	}
 }
@@ -146,7 +147,7 @@ func lockUnstarted(ctx context.Context, tx pgx.Tx, updates []*cronUpdate, now ti
 }
 
 func (u *cronUpdate) mayReplaceWaiting(now time.Time) bool {
-	return len(u.active) > 0 && u.overlap() == overlapReplaceWaiting && !u.dependsOnRun(now)
+	return len(u.active) > 0 && !u.moreActive && u.overlap() == overlapReplaceWaiting && !u.dependsOnRun(now)
 }
 
 // replaces reports whether a tick that fires replaces the active runs.

@@ -1,6 +1,7 @@
 package crons
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -95,6 +96,60 @@ func TestEditDuringJitterLosesNoTick(t *testing.T) {
 	if n := count(t, pool, `
 		SELECT count(*) FROM forge_cron_ticks WHERE tick = $1 AND verdict = 'fired' AND recorded_at >= $2`, last.At, last.FiresAt); n != 1 {
 		t.Error("the tick of the old schedule was lost or fired early")
+	}
+}
+
+// The ticks of an edited schedule fire on time even if a tick of the old schedule still waits for
+// the end of its jitter. That tick fires once, before them.
+func TestEditDuringJitterDelaysNoNewTick(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	spec := everySecond("allow")
+	hour := (time.Now().UTC().Hour() + 23) % 24 // the last tick is one or two hours old
+	spec.Schedule, spec.Jitter = fmt.Sprintf("@every 1d/%dh", hour), config.Duration(20*time.Hour)
+	if hour == 0 {
+		spec.Schedule = "@every 1d"
+	}
+	var name string
+	var old cronstore.Due
+	for i := 0; !old.FiresAt.After(time.Now().Add(10 * time.Minute)); i++ { // a name with a long delay
+		name = fmt.Sprint("c", i)
+		line, err := spec.Timeline(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		old, _ = line.Before(time.Now())
+	}
+	apply(t, pool, "h1", map[string]cronstore.Spec{name: spec})
+	if _, err := pool.Exec(t.Context(), `UPDATE forge_crons SET watermark = $1::timestamptz - interval '1 second', next_tick = $2`, old.At, old.FiresAt); err != nil {
+		t.Fatal(err)
+	}
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), makeLeader(t, pool, "n1"))
+	apply(t, pool, "h2", map[string]cronstore.Spec{name: everySecond("allow")})
+	if next := count(t, pool, `SELECT count(*) FROM forge_crons WHERE next_tick < updated_at + interval '5 minutes'`); next != 1 {
+		t.Error("the next tick still waits for the end of the jitter")
+	}
+	await(t, pool, 4, ledgerCountSQL)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(t, pool, `
+		SELECT count(*) FROM forge_cron_ticks WHERE tick = $1 AND verdict = 'fired' AND job_id = (SELECT min(id) FROM river_job)`, old.At); n != 1 {
+		t.Error("the tick of the old schedule did not fire first")
+	}
+	if holes := count(t, pool, `
+		SELECT count(*) FROM (
+		    SELECT s.at FROM forge_crons AS c, generate_series(date_trunc('second', c.updated_at) + interval '1 second', c.watermark, interval '1 second') AS s (at)
+		    LEFT JOIN forge_cron_ticks AS t ON t.tick = s.at
+		    GROUP BY s.at HAVING count(t.tick) <> 1) AS wrong`); holes != 0 {
+		t.Errorf("%d seconds lost or doubled", holes)
+	}
+	if wrong := count(t, pool, `
+		SELECT count(*) FROM forge_cron_ticks WHERE verdict <> 'fired' OR tick > $1 AND recorded_at > tick + interval '30 seconds'`, old.At); wrong != 0 {
+		t.Errorf("%d ticks did not fire, or fired late", wrong)
+	}
+	if wrong := count(t, pool, mismatchSQL); wrong != 0 {
+		t.Errorf("%d ticks without exactly one job", wrong)
 	}
 }
 
