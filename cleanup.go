@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // cleanup is a stack of the functions that close what New and Run have opened.
@@ -41,7 +43,7 @@ func (c *cleanup) run() error {
 }
 
 func closePool(pool *pgxpool.Pool) func() error {
-	return func() error { pool.Close(); return nil }
+	return func() error { postgres.ClosePool(pool); return nil }
 }
 
 // closeListener returns a function that closes a listener that its server may have closed.

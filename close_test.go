@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/config"
@@ -127,6 +129,35 @@ func TestFailedRunLeavesNothingBehind(t *testing.T) { //nolint:paralleltest // s
 		_ = again.Close()
 	}
 	eventually(t, "every goroutine has ended", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// A node whose server no longer answers is closed without waiting for it: a fenced node joins
+// again only once it is closed.
+func TestCloseDoesNotWaitForSilentServer(t *testing.T) {
+	t.Parallel()
+	link := pgtest.Proxy(t, pgtest.URL(t))
+	node, err := New(parsed(t, localSections(link.URL())), WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pool := range []*pgxpool.Pool{node.pool, node.heartbeatPool} {
+		if err := pool.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link.Stall()
+	for _, pool := range []*pgxpool.Pool{node.pool, node.heartbeatPool} {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if err := pool.Ping(ctx); err == nil {
+			t.Fatal("the silent server answers")
+		}
+	}
+	began := time.Now()
+	node.Close()
+	if took := time.Since(began); took > 10*time.Second { // pgx takes 15 s to close a connection
+		t.Errorf("closing took %s", took)
+	}
 }
 
 // The functions of a cleanup stack run once, the last one first, and all errors are

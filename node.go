@@ -46,7 +46,7 @@ type Node struct {
 	metrics       *metrics.Metrics
 	tracer        *tracing.Tracer // nil without tracing
 	pool          *pgxpool.Pool
-	heartbeatPool *pgxpool.Pool // a single connection for heartbeats
+	heartbeatPool *pgxpool.Pool // for heartbeats alone
 	notifier      *postgres.Notifier
 	runner        *jobs.Runner
 	elections     *roles.Elections
@@ -116,7 +116,7 @@ func (n *Node) createDatabase() (err error) {
 		return err
 	}
 	n.cleanup.add("database", closePool(n.pool))
-	if n.heartbeatPool, err = postgres.Single(context.Background(), n.pool); err != nil {
+	if n.heartbeatPool, err = postgres.Dedicated(context.Background(), n.pool); err != nil {
 		return err
 	}
 	n.cleanup.add("heartbeats", closePool(n.heartbeatPool))

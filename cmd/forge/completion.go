@@ -19,6 +19,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/jobs"
 	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
@@ -168,7 +169,7 @@ func (a *app) readNames(ctx context.Context, source *nameSource) (names []string
 	if err != nil {
 		return nil
 	}
-	defer pool.Close()
+	defer postgres.ClosePool(pool)
 	names, _ = source.read(ctx, pool) // a shell has no use for the error
 	return names
 }

@@ -184,7 +184,7 @@ func connected(ctx context.Context, cfg *config.Config, work databaseWork) error
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer postgres.ClosePool(pool)
 	return explainRefusal(ctx, pool, cfg.Database.Schema, work(ctx, pool))
 }
 
@@ -199,7 +199,7 @@ func (a *app) connectedToRead(ctx context.Context, cfg *config.Config, work data
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer postgres.ClosePool(pool)
 	if readOnly {
 		if err := a.warnOfReplica(ctx, pool); err != nil {
 			return err
@@ -239,7 +239,7 @@ func openPool(ctx context.Context, cfg *config.Config, anyServer bool) (*pgxpool
 		return nil, databaseError(err)
 	}
 	if err := postgres.Ping(ctx, pool); err != nil {
-		pool.Close()
+		postgres.ClosePool(pool)
 		return nil, databaseError(err)
 	}
 	return pool, nil

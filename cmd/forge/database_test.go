@@ -1,13 +1,20 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/devcluster"
+	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
 // TestMissingDatabaseSuggestsTheOneOfForgeDev checks that the error for a missing address says how
@@ -32,5 +39,41 @@ func TestMissingDatabaseSuggestsTheOneOfForgeDev(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	if err := requireDatabase(&config.Config{}); err == nil || !strings.HasSuffix(err.Error(), hint+`"$(cat `+file+`)"`) {
 		t.Errorf("forge dev runs: %v", err)
+	}
+}
+
+// TestInterruptedCommandDoesNotWaitForSilentServer checks that a command ends soon after an
+// interrupt although the server has fallen silent.
+func TestInterruptedCommandDoesNotWaitForSilentServer(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	for name, connect := range map[string]func(context.Context, *config.Config, databaseWork) error{
+		"a command that changes something": connected,
+		"a command that reads":             (&app{}).connectedToRead,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			link := pgtest.Proxy(t, url)
+			cfg, _, err := config.Parse("test", fmt.Appendf(nil, "[database]\nurl = %q\n", link.URL()), config.LoadOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			var interrupted time.Time
+			err = connect(ctx, cfg, func(ctx context.Context, pool *pgxpool.Pool) error {
+				link.Stall()
+				time.AfterFunc(50*time.Millisecond, interrupt)
+				_, err := pool.Exec(ctx, "SELECT 1")
+				interrupted = time.Now()
+				return err
+			})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("the command ended with %v", err)
+			}
+			if took := time.Since(interrupted); took > 10*time.Second { // pgx takes 15 s to close a connection
+				t.Errorf("it took %s to end", took)
+			}
+		})
 	}
 }

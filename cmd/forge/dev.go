@@ -173,7 +173,7 @@ func currentLeaders(ctx context.Context, cfg *config.Config, url string) ([]devc
 	if err != nil {
 		return nil, err
 	}
-	defer pool.Close()
+	defer postgres.ClosePool(pool)
 	found, err := leaderstore.New(pool).Leaders(ctx)
 	if err != nil {
 		return nil, err

@@ -77,7 +77,7 @@ func (a *app) serve(ctx context.Context, flags serveFlags) error {
 		return err
 	}
 	defer flush()
-	super := newSupervisor(logger)
+	super := newSupervisor(cfg.Node.DrainTimeout.Std(), logger)
 	defer super.watch(ctx)()
 	for {
 		err := a.runNode(ctx, cfg, flags, logger, hangups, traced, forge.WithReady(super.ready))

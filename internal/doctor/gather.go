@@ -75,7 +75,7 @@ func (f *Facts) read(ctx context.Context, url string, readOnly bool) error {
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer postgres.ClosePool(pool)
 	server, err := readServer(ctx, pool)
 	if err != nil {
 		return err

@@ -31,6 +31,9 @@ const (
 	maxBeatThresholds = 4
 )
 
+// errNoConnection marks heartbeats that got no connection.
+var errNoConnection = errors.New("no connection")
+
 // MemberOptions holds what a Member needs. Pool, Node.NodeID, Node.Incarnation and
 // Logger are required.
 type MemberOptions struct {
@@ -82,9 +85,9 @@ func NewMember(options MemberOptions) *Member {
 	}
 	return &Member{
 		options:     options,
-		registry:    nodeTable{New(options.Pool), New(options.HeartbeatPool), options.Node, options.Policy},
+		registry:    nodeTable{New(options.Pool), options.HeartbeatPool, options.Node, options.Policy},
 		logger:      options.Logger.With("node", options.Node.NodeID),
-		beatTimeout: options.Policy.DeadThreshold / 2,
+		beatTimeout: options.Policy.beatTimeout(),
 	}
 }
 
@@ -174,20 +177,24 @@ func (m *Member) Drain(ctx context.Context) error {
 func (m *Member) Leave(ctx context.Context) error { return m.registry.setState(ctx, Left) }
 
 // beat sends a heartbeat. Its timeout leaves time for a retry before the node would
-// count as dead, and grows after each attempt that timed out: otherwise a heartbeat
-// would never succeed on a slow database.
+// count as dead, and grows after each statement that timed out: otherwise a heartbeat
+// would never succeed on a slow database. It does not grow after a heartbeat that got no
+// connection: the pool continues to open one, and the retry may get another one sooner.
 func (m *Member) beat(ctx context.Context) (string, error) {
 	timely, cancel := context.WithTimeout(ctx, m.beatTimeout)
 	defer cancel()
 	state, err := m.registry.heartbeat(timely, m.options.Running())
-	switch threshold := m.options.Policy.DeadThreshold; {
+	switch policy := m.options.Policy; {
 	case err == nil:
-		m.beatTimeout = threshold / 2
-	case timely.Err() != nil && ctx.Err() == nil:
-		m.beatTimeout = min(2*m.beatTimeout, maxBeatThresholds*threshold)
+		m.beatTimeout = policy.beatTimeout()
+	case timely.Err() != nil && ctx.Err() == nil && !errors.Is(err, errNoConnection):
+		m.beatTimeout = min(2*m.beatTimeout, maxBeatThresholds*policy.DeadThreshold)
 	}
 	return state, err
 }
+
+// beatTimeout is the timeout of a heartbeat, and of the wait for its connection.
+func (p Policy) beatTimeout() time.Duration { return p.DeadThreshold / 2 }
 
 func (m *Member) pause(failing bool) time.Duration {
 	interval := float64(m.options.Policy.HeartbeatInterval)
@@ -223,7 +230,7 @@ func (m *Member) countSlots() {
 // nodeTable implements registry with forge_nodes.
 type nodeTable struct {
 	store      *Store
-	heartbeats *Store
+	heartbeats *pgxpool.Pool
 	node       Node
 	policy     Policy
 }
@@ -233,7 +240,14 @@ func (t nodeTable) register(ctx context.Context) error {
 }
 
 func (t nodeTable) heartbeat(ctx context.Context, running int) (string, error) {
-	return t.heartbeats.Heartbeat(ctx, t.node.NodeID, t.node.Incarnation, running)
+	waiting, cancel := context.WithTimeout(ctx, t.policy.beatTimeout())
+	defer cancel()
+	conn, err := t.heartbeats.Acquire(waiting)
+	if err != nil {
+		return "", fmt.Errorf("heartbeat of node %q: %w: %w", t.node.NodeID, errNoConnection, err)
+	}
+	defer conn.Release()
+	return New(conn).Heartbeat(ctx, t.node.NodeID, t.node.Incarnation, running)
 }
 
 func (t nodeTable) setState(ctx context.Context, state string) error {

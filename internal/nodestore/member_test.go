@@ -267,7 +267,8 @@ type slowRegistry struct {
 	fakeRegistry
 
 	bounds  []time.Duration
-	answers int // the heartbeat that is answered
+	answers int   // the heartbeat that is answered
+	cause   error // of the others, beside their timeout
 }
 
 func (s *slowRegistry) heartbeat(ctx context.Context, _ int) (string, error) {
@@ -277,7 +278,7 @@ func (s *slowRegistry) heartbeat(ctx context.Context, _ int) (string, error) {
 		return Active, nil
 	}
 	<-ctx.Done()
-	return "", ctx.Err()
+	return "", errors.Join(ctx.Err(), s.cause)
 }
 
 // A heartbeat that timed out gets a longer timeout: on a slow database, a retry on
@@ -297,4 +298,53 @@ func TestSlowHeartbeatRaisesTimeout(t *testing.T) {
 			t.Errorf("bounds %v, want %v", slow.bounds, want)
 		}
 	})
+}
+
+// A heartbeat that got no connection keeps the timeout: the wait says nothing about how fast the
+// database is, and the next heartbeat may get a connection to another server.
+func TestHeartbeatWithoutConnectionKeepsTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		slow := &slowRegistry{cause: errNoConnection}
+		if err := newFake(slow, nil).Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		want := Policy{}.WithDefaults().DeadThreshold / 2
+		if len(slow.bounds) < 10 || slices.Max(slow.bounds[:10]) != want || slices.Min(slow.bounds[:10]) != want {
+			t.Errorf("bounds %v, want 10 times %v", slow.bounds, want)
+		}
+	})
+}
+
+// The error of a heartbeat says whether it had a connection, and the wait for one does not take
+// all the time that a statement may take.
+func TestHeartbeatErrorNamesMissingConnection(t *testing.T) {
+	t.Parallel()
+	link := pgtest.Proxy(t, pgtest.URL(t))
+	pool := pgtest.Connect(t, link.URL())
+	m := NewMember(MemberOptions{
+		Pool: pool, Logger: slog.New(slog.DiscardHandler),
+		Node:   Node{NodeID: "a", Incarnation: "00000000000000aa"},
+		Policy: Policy{HeartbeatInterval: 50 * time.Millisecond, DeadThreshold: time.Second},
+	})
+	if err := m.Join(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	link.Stall()
+	defer link.Resume() // before the pool is closed
+	m.beatTimeout = time.Minute
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := m.beat(ctx); err == nil || errors.Is(err, errNoConnection) {
+		t.Errorf("a heartbeat whose statement was not answered: %v", err)
+	}
+	began := time.Now()
+	if _, err := m.beat(t.Context()); !errors.Is(err, errNoConnection) {
+		t.Errorf("a heartbeat that got no connection: %v", err)
+	}
+	if took := time.Since(began); took > m.beatTimeout/2 {
+		t.Errorf("it waited %s for a connection", took)
+	}
 }

@@ -24,6 +24,16 @@ const (
 	// poolsIdleTime and poolsPeriod are the defaults of pgxpool; an address may set
 	// other values.
 	poolsIdleTime, poolsPeriod = 30 * time.Minute, time.Minute
+	// greetConnects is how long a new connection may take between its start-up and
+	// its first use, in connect timeouts: these are a few statements.
+	greetConnects = 3
+	// dedicatedConns is the maximum number of connections of a dedicated pool. A
+	// connection whose statement timed out counts until pgx has closed it, which
+	// takes 15 seconds if the server does not answer; one that is being opened counts
+	// until each server of the address has answered or timed out.
+	dedicatedConns = 4
+	// closeTimeout is how long ClosePool waits.
+	closeTimeout = 2 * time.Second
 )
 
 // PoolOptions describes a pool.
@@ -78,6 +88,9 @@ func NewPool(ctx context.Context, opts PoolOptions) (*pgxpool.Pool, error) {
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = 5 * time.Second
 	}
+	if config.PingTimeout == 0 {
+		config.PingTimeout = config.ConnConfig.ConnectTimeout
+	}
 	idle := opts.IdleInTransaction
 	if idle == 0 {
 		idle = 3 * time.Second
@@ -98,19 +111,45 @@ func NewPool(ctx context.Context, opts PoolOptions) (*pgxpool.Pool, error) {
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // uses no named prepared statements
 	}
 	greet := &greeter{settings: settings, pooled: opts.Pooled, admit: opts.Admit}
+	greetTimeout := greetConnects * config.ConnConfig.ConnectTimeout
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		preferred.accepted(conn.PgConn())
+		// The context of the pool has no deadline.
+		ctx, cancel := context.WithTimeout(ctx, greetTimeout)
+		defer cancel()
 		return greet.greet(ctx, conn)
 	}
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// Single returns a pool of one connection with the configuration of another pool,
-// for statements that must not wait for a free connection of that pool.
-func Single(ctx context.Context, of *pgxpool.Pool) (*pgxpool.Pool, error) {
+// Dedicated returns a pool with the configuration of another pool, for statements
+// that must not wait for a free connection of that pool. Used by one caller at a time,
+// it has one connection. It opens more, up to dedicatedConns, only while a server does
+// not answer, so that a statement after a failover does not wait for the old server.
+// Idle connections are not checked before their use: on a slow server the check would
+// take as long as the statement.
+func Dedicated(ctx context.Context, of *pgxpool.Pool) (*pgxpool.Pool, error) {
 	config := of.Config()
-	config.MaxConns, config.MinConns, config.MinIdleConns = 1, 0, 0
+	config.MaxConns, config.MinConns, config.MinIdleConns = dedicatedConns, 0, 0
+	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// ClosePool closes a pool. It waits for the connections to be closed, but at most for
+// closeTimeout: pgx waits 15 seconds for a server that does not answer. Such
+// connections are closed in the background.
+func ClosePool(pool *pgxpool.Pool) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		pool.Close()
+	}()
+	timer := time.NewTimer(closeTimeout)
+	defer timer.Stop()
+	select {
+	case <-closed:
+	case <-timer.C:
+	}
 }
 
 // EnsureSchema creates the configured schema if it is missing. An existing schema
