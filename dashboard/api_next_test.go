@@ -3,8 +3,10 @@ package dashboard
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +93,10 @@ func TestFollowEventsAndAudit(t *testing.T) {
 	demand(eventLog, `"id":4`)
 	resumed := lines("/api/v1/events?follow=true&after=3")
 	demand(resumed, `"id":4`)
+	since := lines("/api/v1/events?follow=true&limit=1&from=" + url.QueryEscape(dashboardtest.Epoch.Format(time.RFC3339)))
+	for id := range 4 {
+		demand(since, fmt.Sprintf(`"id":%d,`, id+1))
+	}
 	log := lines("/api/v1/audit?follow=true")
 	if w := post(t, handlerOf(c), "/api/v1/jobs/42/cancel", jsonType, ""); w.Code != http.StatusOK {
 		t.Fatal(w.Code)

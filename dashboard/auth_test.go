@@ -174,7 +174,7 @@ func TestLogin(t *testing.T) {
 	if page := withCookie(t, h, cookie, "/jobs"); page.Code != 200 || !strings.Contains(page.Body.String(), `title="Logged in as a viewer"`) {
 		t.Errorf("in: %d", page.Code)
 	}
-	w = submit(t, h, "/logout", "", cookie, "https")
+	w = submit(t, h, "/logout", "", "__Host-"+cookie, "https")
 	if w.Code != 303 || w.Header().Get("Set-Cookie") != "__Host-forge=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Strict" || c.Done[0] != "log out session-of-viewer" {
 		t.Errorf("out: %d with %s, did %v", w.Code, w.Header().Get("Set-Cookie"), c.Done)
 	}

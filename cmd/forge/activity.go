@@ -46,7 +46,7 @@ func (a *app) activityCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().IntVarP(&limit, "limit", "n", 30, "at most this many; with --follow: how many earlier entries to print first")
+	cmd.Flags().IntVarP(&limit, "limit", "n", 30, "at most this many; with --follow: how many earlier entries to print first; if the filter has since, all since then")
 	where.addTo(cmd.Flags(), activity.Keys, "entries", "type:config_* node:node-2 by:ada since:2h", "operations.md")
 	sort.addTo(cmd.Flags(), activity.Orders)
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "print new entries as they are added, until interrupted (-o json: one object each)")

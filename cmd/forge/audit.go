@@ -124,11 +124,11 @@ func (a *app) auditCommand() *cobra.Command {
 			}
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
 				log := postgres.Tail[access.AuditEntry]{
-					Find: func(ctx context.Context, after int64, limit int) ([]access.AuditEntry, error) {
-						filter.AfterID, filter.Limit = after, limit
+					Read: func(ctx context.Context, of postgres.TailRange) ([]access.AuditEntry, error) {
+						filter.AfterID, filter.BeforeID, filter.Oldest, filter.Limit = of.After, of.Before, of.Oldest, of.Limit
 						return access.NewAudit(pool).List(ctx, filter)
 					},
-					ID: func(e access.AuditEntry) int64 { return e.ID },
+					ID: func(e access.AuditEntry) int64 { return e.ID }, At: func(e access.AuditEntry) time.Time { return e.At },
 					// an entry whose action was still running is printed again once the action has ended
 					Mark: func(e access.AuditEntry) string { return e.Outcome },
 				}

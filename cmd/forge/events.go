@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
@@ -35,17 +36,20 @@ func (a *app) eventsCommand() *cobra.Command {
 					return err
 				}
 				log := postgres.Tail[eventstore.Event]{
-					Find: func(ctx context.Context, after int64, limit int) ([]eventstore.Event, error) {
-						filter.Types, filter.After, filter.Limit = types, after, limit
+					Read: func(ctx context.Context, of postgres.TailRange) ([]eventstore.Event, error) {
+						filter.Types, filter.After, filter.Before, filter.Oldest, filter.Limit = types, of.After, of.Before, of.Oldest, of.Limit
 						return eventstore.New(pool).Find(ctx, filter)
 					},
-					ID: func(e eventstore.Event) int64 { return e.ID },
+					ID: func(e eventstore.Event) int64 { return e.ID }, At: func(e eventstore.Event) time.Time { return e.At },
+				}
+				if follow && from != "" {
+					limit = postgres.TailAll
 				}
 				return logged(ctx, a, log, follow, limit, eventColumns)
 			})
 		},
 	}
-	cmd.Flags().IntVarP(&limit, "limit", "n", 30, "at most this many; with --follow: how many earlier events to print first")
+	cmd.Flags().IntVarP(&limit, "limit", "n", 30, "at most this many; with --follow: how many earlier events to print first; with --from too, all since then")
 	cmd.Flags().StringSliceVar(&types, "type", nil, "only events of this type; may be repeated, or a list with commas")
 	cmd.Flags().StringVar(&from, "from", "", "only events from this instant on, RFC 3339")
 	cmd.Flags().StringVar(&to, "to", "", "only events before this instant, RFC 3339")

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
+	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/auth"
 	"github.com/forge-scheduler/forge/dashboard/cluster"
@@ -107,11 +108,14 @@ func pageOf[T any](q *web.Query, rows []T, more bool, key string, value func(las
 
 // growing is a list of rows by descending id that can be followed.
 type growing[T any] struct {
-	find func(ctx context.Context, before, after int64, limit int) ([]T, error)
+	find func(ctx context.Context, of postgres.TailRange) ([]T, error)
 	id   func(T) int64
+	at   func(T) time.Time
 	// mark changes when a row that was sent has to be sent again; nil means that rows do
 	// not change.
 	mark func(T) string
+	// since reports that the query has an instant from which the list is followed.
+	since bool
 }
 
 // followed returns the route of a list that can be followed. open returns the list that the
@@ -123,14 +127,14 @@ func followed[T any](s *API, path string, o route.Operation, open func(r *http.R
 		after, limit := q.Number("after"), q.Limit()
 		if err == nil && q.Flag("follow") {
 			live.Follow(s.Guard, w, r, func(ctx context.Context, send func([]T) error) error {
-				find := func(ctx context.Context, after int64, limit int) ([]T, error) { return l.find(ctx, 0, after, limit) }
-				return postgres.Tail[T]{Find: find, ID: l.id, Mark: l.mark, Emit: send}.Run(ctx, after, live.InitialRows(after, limit))
+				tail := postgres.Tail[T]{Read: l.find, ID: l.id, At: l.at, Mark: l.mark, Emit: send}
+				return tail.Run(ctx, after, live.InitialRows(l.since || after > 0, limit))
 			})
 			return
 		}
 		var rows []T
 		if err == nil {
-			rows, err = l.find(r.Context(), q.Number("before"), after, limit)
+			rows, err = l.find(r.Context(), postgres.TailRange{After: after, Before: q.Number("before"), Limit: limit})
 		}
 		s.answer(w, r, http.StatusOK, pageByID(q, rows, limit, l.id), err)
 	})}

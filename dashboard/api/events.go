@@ -5,12 +5,14 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/dashboard/window"
 	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/eventstore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // eventRoutes returns the routes of the event log and of the audit log.
@@ -52,9 +54,11 @@ func (s *API) events(r *http.Request, q *web.Query) (growing[eventstore.Event], 
 		err = web.Refuse(http.StatusBadRequest, "type "+unknown.Error())
 	}
 	return growing[eventstore.Event]{
-		id: func(e eventstore.Event) int64 { return e.ID },
-		find: func(ctx context.Context, before, after int64, limit int) ([]eventstore.Event, error) {
-			filter.Before, filter.After, filter.Limit = before, after, limit
+		id:    func(e eventstore.Event) int64 { return e.ID },
+		at:    func(e eventstore.Event) time.Time { return e.At },
+		since: !filter.From.IsZero(),
+		find: func(ctx context.Context, of postgres.TailRange) ([]eventstore.Event, error) {
+			filter.Before, filter.After, filter.Oldest, filter.Limit = of.Before, of.After, of.Oldest, of.Limit
 			return s.Source.Events.Find(ctx, filter)
 		},
 	}, err
@@ -65,9 +69,10 @@ func (s *API) audit(_ *http.Request, q *web.Query) (growing[access.AuditEntry], 
 	filter := access.AuditFilter{Actor: q.Values.Get("actor"), Subject: q.Values.Get("subject"), Action: q.Values.Get("action"), Outcome: q.Values.Get("outcome")}
 	return growing[access.AuditEntry]{
 		id:   func(e access.AuditEntry) int64 { return e.ID },
+		at:   func(e access.AuditEntry) time.Time { return e.At },
 		mark: func(e access.AuditEntry) string { return e.Outcome },
-		find: func(ctx context.Context, before, after int64, limit int) ([]access.AuditEntry, error) {
-			filter.BeforeID, filter.AfterID, filter.Limit = before, after, limit
+		find: func(ctx context.Context, of postgres.TailRange) ([]access.AuditEntry, error) {
+			filter.BeforeID, filter.AfterID, filter.Oldest, filter.Limit = of.Before, of.After, of.Oldest, of.Limit
 			return s.Audit.List(ctx, filter)
 		},
 	}, nil

@@ -86,10 +86,10 @@ func writeParts(s *auth.Guard, w http.ResponseWriter, r *http.Request, run func(
 	panic(http.ErrAbortHandler)
 }
 
-// InitialRows returns how many of the newest rows come first. Clients that resume after a row
-// get all rows since then.
-func InitialRows(after int64, limit int) int {
-	if after > 0 {
+// InitialRows returns how many of the newest rows come first. Clients that name a row or an
+// instant from which they follow get all rows since then.
+func InitialRows(since bool, limit int) int {
+	if since {
 		return postgres.TailAll
 	}
 	return limit

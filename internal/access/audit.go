@@ -48,6 +48,8 @@ type AuditFilter struct {
 	BeforeID int64
 	// AfterID selects entries with greater ids.
 	AfterID int64
+	// Oldest selects the oldest entries, oldest first, instead of the newest.
+	Oldest bool
 	// Limit is the maximum number of entries.
 	Limit int
 }
@@ -59,12 +61,18 @@ RETURNING id`
 
 const endSQL = `UPDATE forge_audit SET outcome = $2, detail = $3 WHERE id = $1`
 
-const listAuditSQL = `
+const (
+	listAuditSQL = `
 SELECT id, at, actor, subject, source, action, object, outcome, detail
 FROM forge_audit
-WHERE ($1 = '' OR actor = $1) AND ($7 = '' OR subject = $7) AND ($2 = '' OR action = $2) AND ($3 = '' OR outcome = $3) AND ($4::bigint = 0 OR id < $4) AND id > $6
+WHERE ($1 = '' OR actor = $1) AND ($7 = '' OR subject = $7) AND ($2 = '' OR action = $2) AND ($3 = '' OR outcome = $3) AND ($4::bigint = 0 OR id < $4) AND id > $6`
+	newestAuditSQL = listAuditSQL + `
 ORDER BY id DESC
 LIMIT $5`
+	oldestAuditSQL = listAuditSQL + `
+ORDER BY id
+LIMIT $5`
+)
 
 const pruneAuditSQL = `
 DELETE FROM forge_audit
@@ -97,9 +105,13 @@ func (a *Audit) End(ctx context.Context, id int64, outcome, detail string) error
 	return nil
 }
 
-// List returns the newest entries that match a filter, newest first.
+// List returns the entries that match a filter, newest first unless it selects the oldest.
 func (a *Audit) List(ctx context.Context, f AuditFilter) ([]AuditEntry, error) {
-	entries, err := postgres.Collect(ctx, a.db, pgx.RowToStructByPos[AuditEntry], listAuditSQL, f.Actor, f.Action, f.Outcome, f.BeforeID, f.Limit, f.AfterID, f.Subject)
+	sql := newestAuditSQL
+	if f.Oldest {
+		sql = oldestAuditSQL
+	}
+	entries, err := postgres.Collect(ctx, a.db, pgx.RowToStructByPos[AuditEntry], sql, f.Actor, f.Action, f.Outcome, f.BeforeID, f.Limit, f.AfterID, f.Subject)
 	if err != nil {
 		return nil, fmt.Errorf("read the audit log: %w", err)
 	}

@@ -48,7 +48,7 @@ func TestAudit(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for f, id := range map[access.AuditFilter]int64{
-		{}: 3, {BeforeID: 3}: 2, {Actor: "cli:ann"}: 2, {Action: "jobs.cancel"}: 1, {Outcome: "begun"}: 2, {Actor: "ci", BeforeID: 3}: 1, {Actor: "cli:ann", AfterID: 1}: 2,
+		{}: 3, {BeforeID: 3}: 2, {Actor: "cli:ann"}: 2, {Action: "jobs.cancel"}: 1, {Outcome: "begun"}: 2, {Actor: "ci", BeforeID: 3}: 1, {Actor: "cli:ann", AfterID: 1}: 2, {Oldest: true}: 1, {AfterID: 1, Oldest: true}: 2,
 	} {
 		if got := list(f); got[0].ID != id {
 			t.Errorf("%+v: entry %d, want %d", f, got[0].ID, id)

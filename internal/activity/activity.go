@@ -122,8 +122,8 @@ type Query struct {
 	Before Place
 	Limit  int
 
-	// after leaves out older entries.
-	after time.Time
+	// after leaves out older entries. since replaces the instants of the filter.
+	after, since time.Time
 }
 
 // The orders of the stream, the usual one first.
@@ -167,34 +167,41 @@ func (s *Store) Find(ctx context.Context, q Query) (Page, error) {
 	if q.Limit < 1 {
 		return Page{}, nil
 	}
-	sources, err := s.sources(ctx, q)
+	entries, end, err := s.read(ctx, q)
 	if err != nil {
 		return Page{}, err
 	}
-	var page Page
-	// end is how far all sources were read; zero: to their ends.
-	var end Place
+	page := Page{Next: end, Partial: !end.IsZero() && len(entries) < q.Limit}
+	var next Place
+	if page.Entries, next = q.cut(entries); !next.IsZero() {
+		page.Next = next
+	}
+	return page, nil
+}
+
+// read returns entries in the order of a query, with the actions whose events are among them. They
+// may be more than the limit. end is how far all sources were read; zero: to their ends.
+func (s *Store) read(ctx context.Context, q Query) (entries []Entry, end Place, err error) {
+	sources, err := s.sources(ctx, q)
+	if err != nil {
+		return nil, Place{}, err
+	}
 	began := time.Now()
 	for _, from := range sources {
 		found, next, err := s.search(ctx, from, q.Limit+readAhead, began)
 		if err != nil {
-			return Page{}, err
+			return nil, Place{}, err
 		}
-		page.Entries = append(page.Entries, found...)
+		entries = append(entries, found...)
 		if !next.IsZero() && (end.IsZero() || q.compare(next, end) < 0) {
 			end = next
 		}
 	}
-	slices.SortFunc(page.Entries, func(a, b Entry) int { return q.compare(a.place(), b.place()) })
+	slices.SortFunc(entries, func(a, b Entry) int { return q.compare(a.place(), b.place()) })
 	if !end.IsZero() {
-		page.Entries = slices.DeleteFunc(page.Entries, func(e Entry) bool { return q.compare(e.place(), end) > 0 })
+		entries = slices.DeleteFunc(entries, func(e Entry) bool { return q.compare(e.place(), end) > 0 })
 	}
-	page.Next, page.Partial = end, !end.IsZero() && len(page.Entries) < q.Limit
-	var next Place
-	if page.Entries, next = q.cut(page.Entries); !next.IsZero() {
-		page.Next = next
-	}
-	return page, nil
+	return entries, end, nil
 }
 
 // oldestFirst iterates over entries in the order of the query.

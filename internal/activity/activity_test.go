@@ -204,7 +204,7 @@ func TestPlacesThatAreRefused(t *testing.T) {
 func follow(t *testing.T, pool *pgxpool.Pool, q activity.Query) (seen func() []string, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	lines, ended := make(chan string, 1000), make(chan error, 1)
+	lines, ended := make(chan string, 10_000), make(chan error, 1)
 	go func() {
 		ended <- activity.New(pool).Follow(ctx, q, func(entries []activity.Entry) error {
 			for _, e := range entries {
@@ -291,4 +291,78 @@ func TestFollowWithFilter(t *testing.T) {
 		want = append(want, fmt.Sprint("wanted", i))
 		await(t, seen, want...)
 	}
+}
+
+// A follower that starts at an instant gets everything since, in order and without a limit, even
+// actions that never ended.
+func TestFollowSince(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	run(t, pool, `INSERT INTO forge_events (at, type) SELECT now() - interval '2 h', 'old' FROM generate_series(1, 60)`)
+	run(t, pool, `INSERT INTO forge_events (at, type) SELECT now() - interval '1 h' + i * interval '1 s', 'e' || i FROM generate_series(1, 2500) AS i`)
+	run(t, pool, `INSERT INTO forge_audit (at, actor, source, action, object, outcome) VALUES (now() - interval '1 h', 'ada', 'here', 'cron.pause', 'x', 'begun')`)
+	want := []string{"cron.pause begun"}
+	for i := range 2500 {
+		want = append(want, fmt.Sprint("e", i+1))
+	}
+	for _, since := range []string{"since:61m", "since:" + time.Now().Add(-61*time.Minute).Format(time.RFC3339)} {
+		seen, stop := follow(t, pool, activity.Query{Where: where(t, since), Limit: 50})
+		await(t, seen, want...)
+		if err := eventstore.New(pool).Append(t.Context(), eventstore.Event{Type: "live"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, "live")
+		await(t, seen, want...)
+		stop()
+	}
+}
+
+// An entry that is committed late is sent even if it is older than the entries with which the
+// stream began.
+func TestFollowSendsLateCommits(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	run(t, pool, `INSERT INTO forge_events (type) VALUES ('hidden'), ('also hidden')`)
+	late, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = late.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := late.Exec(t.Context(), `INSERT INTO forge_events (type) SELECT 'late' FROM generate_series(1, 600)`); err != nil {
+		t.Fatal(err)
+	}
+	run(t, pool, `INSERT INTO forge_events (type) VALUES ('newest')`)
+	seen, stop := follow(t, pool, activity.Query{Limit: 1})
+	defer stop()
+	await(t, seen, "newest")
+	if err := late.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, seen, slices.Concat([]string{"newest"}, slices.Repeat([]string{"late"}, 600))...)
+}
+
+// An instant that is relative to the present does not move on while the stream runs.
+func TestFollowSinceRelativeInstant(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	seen, stop := follow(t, pool, activity.Query{Where: where(t, "since:5s"), Limit: 1})
+	defer stop()
+	run(t, pool, `INSERT INTO forge_events (type) VALUES ('first')`)
+	await(t, seen, "first")
+	run(t, pool, `INSERT INTO forge_events (at, type) VALUES (now() - interval '10 s', 'before')`)
+	late, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = late.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := late.Exec(t.Context(), `INSERT INTO forge_events (type) VALUES ('late')`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Exec(t.Context(), `SELECT pg_sleep(6)`); err != nil {
+		t.Fatal(err)
+	}
+	if err := late.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, seen, "first", "late")
 }

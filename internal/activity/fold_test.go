@@ -135,6 +135,23 @@ func TestFollowFoldsActions(t *testing.T) {
 	await(t, seen, want...)
 }
 
+// A follower that starts at an instant gets an action that writes events once, even if its event is
+// far behind it, and on another page.
+func TestFollowSinceFoldsActions(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	run(t, pool, `
+		INSERT INTO forge_audit (at, actor, source, action, object, outcome)
+		SELECT now() - interval '1 h' + i * interval '1 ms', 'ada', '', 'cron.pause', 'c' || i, 'done' FROM generate_series(1, 1500) AS i`)
+	run(t, pool, `
+		INSERT INTO forge_events (at, type, data)
+		SELECT now() - interval '1 h' + interval '5 s' + i * interval '1 ms', 'cron_paused', jsonb_build_object('cron', 'c' || i, 'by', 'ada through the API') FROM generate_series(1, 1500) AS i`)
+	run(t, pool, `INSERT INTO forge_events (at, type) SELECT now() - interval '10 m' + i * interval '1 ms', 'x' FROM generate_series(1, 1500) AS i`)
+	seen, stop := follow(t, pool, activity.Query{Where: where(t, "since:2h"), Limit: 1})
+	defer stop()
+	await(t, seen, slices.Concat(slices.Repeat([]string{eventstore.CronPaused}, 1500), slices.Repeat([]string{"x"}, 1500))...)
+}
+
 func BenchmarkFold(b *testing.B) {
 	pool := pgtest.Pool(b)
 	if _, err := pool.Exec(b.Context(), `

@@ -107,7 +107,8 @@ func (c *conditions) addTerms(where *filter.Filter, log string, done ...string) 
 	}
 }
 
-// sources returns what has to be read for a query.
+// sources returns what has to be read for a query. The audit log is read first, so that the event of
+// an action that has ended is found, too.
 func (s *Store) sources(ctx context.Context, q Query) (all []source, err error) {
 	wanted := map[string]bool{Events: true, Audit: !q.NoAudit}
 	if of := q.Where.Of("log"); len(of) > 0 {
@@ -116,17 +117,17 @@ func (s *Store) sources(ctx context.Context, q Query) (all []source, err error) 
 			wanted[log] = wanted[log] && named
 		}
 	}
-	if wanted[Events] {
-		if all, err = s.eventSources(ctx, q); err != nil {
+	if wanted[Audit] {
+		if all, err = s.auditSources(ctx, q); err != nil {
 			return nil, err
 		}
 	}
-	if wanted[Audit] {
-		audit, err := s.auditSources(ctx, q)
+	if wanted[Events] {
+		events, err := s.eventSources(ctx, q)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, audit...)
+		all = append(all, events...)
 	}
 	return all, nil
 }

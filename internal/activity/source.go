@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"time"
 )
 
 // source is a part of a log that an index finds.
@@ -42,8 +41,11 @@ func (q Query) window() window {
 		return all
 	}
 	w.since, w.until = instants("since"), instants("until")
+	if !q.since.IsZero() {
+		w.since = []condition{{"$$::timestamptz", q.since}}
+	}
 	if !q.after.IsZero() {
-		w.since = append(w.since, condition{"$$::timestamptz", q.after.Add(time.Microsecond)})
+		w.since = append(w.since, condition{"$$::timestamptz", q.after})
 	}
 	return w
 }

@@ -23,7 +23,9 @@ type Filter struct {
 	After, Before int64
 	// From (inclusive) and To (exclusive) select events of a time; zero means no bound.
 	From, To time.Time
-	// Limit is the maximum number of events. The newest are returned.
+	// Oldest selects the oldest events, oldest first, instead of the newest.
+	Oldest bool
+	// Limit is the maximum number of events.
 	Limit int
 }
 
@@ -31,26 +33,32 @@ const (
 	matchSQL = `
 WHERE id > $1 AND ($2::bigint = 0 OR id < $2) AND (cardinality($3::text[]) = 0 OR type = ANY ($3))
   AND ($5 = '' OR role = $5)`
+	betweenTimesSQL = `
+  AND at >= coalesce($6::timestamptz, '-infinity') AND at < coalesce($7::timestamptz, 'infinity')`
 	newestSQL = `
 ORDER BY id DESC
 LIMIT $4`
-	findSQL = selectSQL + matchSQL + newestSQL
-	// With another statement for a time, the planner can choose an index by it.
-	findBetweenSQL = selectSQL + matchSQL + `
-  AND at >= coalesce($6::timestamptz, '-infinity') AND at < coalesce($7::timestamptz, 'infinity')` + newestSQL
+	oldestSQL = `
+ORDER BY id
+LIMIT $4`
 )
 
 const knownTypesSQL = `SELECT DISTINCT type FROM forge_events ORDER BY type`
 
-// Find returns the events that match the filter, newest first.
+// Find returns the events that match the filter, newest first unless it selects the oldest.
 func (s *Store) Find(ctx context.Context, filter Filter) ([]Event, error) {
 	types := filter.Types
 	if types == nil {
 		types = []string{}
 	}
-	sql, args := findSQL, []any{filter.After, filter.Before, types, filter.Limit, filter.Role}
-	if !filter.From.IsZero() || !filter.To.IsZero() {
-		sql, args = findBetweenSQL, append(args, zeronull.Timestamptz(filter.From), zeronull.Timestamptz(filter.To))
+	sql, args := selectSQL+matchSQL, []any{filter.After, filter.Before, types, filter.Limit, filter.Role}
+	if !filter.From.IsZero() || !filter.To.IsZero() { // in a statement of its own, so that the planner can choose an index by the time
+		sql, args = sql+betweenTimesSQL, append(args, zeronull.Timestamptz(filter.From), zeronull.Timestamptz(filter.To))
+	}
+	if filter.Oldest {
+		sql += oldestSQL
+	} else {
+		sql += newestSQL
 	}
 	events, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Event], sql, args...)
 	if err != nil {

@@ -30,7 +30,11 @@ import (
 func (f Events) Find(_ context.Context, filter eventstore.Filter) ([]eventstore.Event, error) {
 	return Read(f.Cluster, func() []eventstore.Event {
 		var own []eventstore.Event
-		for _, e := range f.Events {
+		events := slices.Clone(f.Events)
+		if filter.Oldest {
+			slices.Reverse(events)
+		}
+		for _, e := range events {
 			fits := (filter.Before == 0 || e.ID < filter.Before) && e.ID > filter.After && (len(filter.Types) == 0 || slices.Contains(filter.Types, e.Type)) &&
 				(filter.From.IsZero() || !e.At.Before(filter.From)) && (filter.To.IsZero() || e.At.Before(filter.To))
 			if fits && len(own) < filter.Limit {
