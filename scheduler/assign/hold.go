@@ -40,7 +40,7 @@ func (h hold) isBefore(j job) bool {
 	if (h.inTurn || j.inTurn) && (h.inTurn != j.inTurn || h.queue != j.queue || h.fairKey != j.fairKey) {
 		return true
 	}
-	return h.position.compare(j.position) < 0
+	return h.compare(j.position) < 0
 }
 
 // holdOn returns the hold that holds a job of a group back. A job that is offered holds back none,

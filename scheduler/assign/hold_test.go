@@ -124,9 +124,9 @@ func TestJobThatOtherLimitHoldsBackHoldsNoUnitsBack(t *testing.T) {
 
 // holdingLoop returns a loop in which a job of ten units, with the id 100, has been read and waits for
 // a rate of queue q by tenant. The member works q and r.
-func holdingLoop(t *testing.T, limits ...jobstore.Limit) (l *loop, heavy job) {
+func holdingLoop(t *testing.T) (l *loop, heavy job) {
 	t.Helper()
-	l = limitedLoop(append(limits, perMinute("queue", "q", "args.tenant"))...)
+	l = limitedLoop(perMinute("queue", "q", "args.tenant"))
 	l.queueScans = map[string]*queueScan{"q": {queue: "q"}, "r": {queue: "r"}}
 	heavy = weighing(jobOf(100, "k", "q"), 10, "t")
 	l.pass(0)
