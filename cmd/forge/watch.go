@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,8 +18,11 @@ import (
 const (
 	// watchInterval is how often the history is read without a notification.
 	watchInterval = time.Second
-	// watchDepth is how many tenures one read returns at most.
-	watchDepth = 200
+	// watchPage is how many tenures one statement returns at most.
+	watchPage = 200
+	// watchSpan is how much of the time before the last read each read includes again: a
+	// tenure is recorded after its time.
+	watchSpan = time.Minute
 )
 
 func (a *app) leaderWatchCommand() *cobra.Command {
@@ -63,17 +67,11 @@ func (a *app) watchLeaders(ctx context.Context, pool *pgxpool.Pool, role string)
 	}
 	poll := time.NewTicker(watchInterval)
 	defer poll.Stop()
-	var seen *tenuresSeen
+	watch := leaderWatch{store: leaderstore.New(pool), role: role}
 	for {
-		tenures, err := leaderstore.New(pool).History(ctx, role, watchDepth)
+		news, err := watch.news(ctx, pool)
 		if err != nil {
 			return err
-		}
-		var news []leaderChange
-		if seen == nil {
-			seen, news = beginTenures(tenures)
-		} else {
-			news = seen.update(tenures)
 		}
 		for _, change := range news {
 			if err := a.printChange(change); err != nil {
@@ -109,17 +107,95 @@ type tenureKey struct {
 	term int64
 }
 
-// tenuresSeen records the tenures seen so far, and whether each had ended.
-type tenuresSeen struct{ ended map[tenureKey]bool }
+// leaderWatch reads the changes of leadership.
+type leaderWatch struct {
+	store *leaderstore.Store
+	role  string // empty: all
+	seen  *tenuresSeen
+	// from is the database's time from which the next read includes ended tenures.
+	from time.Time
+}
+
+// news returns the changes since the last call, or the current leaders.
+func (w *leaderWatch) news(ctx context.Context, db postgres.DB) ([]leaderChange, error) {
+	now, err := postgres.Now(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	if w.seen == nil {
+		w.from = now.Add(-watchSpan)
+	}
+	tenures, err := w.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.from = now.Add(-watchSpan)
+	if w.seen == nil {
+		var leads []leaderChange
+		w.seen, leads = beginTenures(tenures)
+		return leads, nil
+	}
+	return w.seen.update(tenures), nil
+}
+
+// read returns the tenures that have not ended, those that have ended since from, and those that
+// had not ended before. Of a leader that is lost for long, the end is recorded late.
+func (w *leaderWatch) read(ctx context.Context) ([]leaderstore.Tenure, error) {
+	var tenures []leaderstore.Tenure
+	missing := map[tenureKey]time.Time{}
+	if w.seen != nil {
+		maps.Copy(missing, w.seen.open)
+	}
+	filter := leaderstore.TenureFilter{Role: w.role, From: w.from, Limit: watchPage}
+	for more := true; more; {
+		page, err := w.store.Tenures(ctx, filter)
+		if err != nil {
+			return nil, err
+		}
+		tenures = append(tenures, page...)
+		if more = len(page) == watchPage; more {
+			last := page[len(page)-1]
+			filter.After = leaderstore.Cursor{AcquiredAt: last.AcquiredAt, Role: last.Role}
+		}
+	}
+	for _, t := range tenures {
+		delete(missing, tenureKey{t.Role, t.Term})
+	}
+	for key, acquired := range missing {
+		ended, err := w.store.Tenures(ctx, leaderstore.TenureFilter{
+			Role: key.role, After: leaderstore.Cursor{AcquiredAt: acquired.Add(time.Microsecond)}, Limit: 1,
+		})
+		if err != nil {
+			return nil, err
+		}
+		tenures = append(tenures, ended...)
+	}
+	return tenures, nil
+}
+
+// tenuresSeen records the tenures seen so far, whether each had ended, and when those began that
+// had not.
+type tenuresSeen struct {
+	ended map[tenureKey]bool
+	open  map[tenureKey]time.Time
+}
+
+func (s *tenuresSeen) add(t leaderstore.Tenure) (over bool) {
+	key := tenureKey{t.Role, t.Term}
+	over = !t.EndedAt.IsZero()
+	s.ended[key] = over
+	if delete(s.open, key); !over {
+		s.open[key] = t.AcquiredAt
+	}
+	return over
+}
 
 // beginTenures returns the state after the first read, and a line for each current leader.
 func beginTenures(newestFirst []leaderstore.Tenure) (*tenuresSeen, []leaderChange) {
-	seen := &tenuresSeen{ended: map[tenureKey]bool{}}
+	seen := &tenuresSeen{ended: map[tenureKey]bool{}, open: map[tenureKey]time.Time{}}
 	var leads []leaderChange
 	for _, t := range slices.Backward(newestFirst) {
-		over := !t.EndedAt.IsZero()
-		seen.ended[tenureKey{t.Role, t.Term}] = over
-		if !over {
+		if !seen.add(t) {
 			leads = append(leads, leaderChange{At: t.AcquiredAt, Change: "leads", Role: t.Role, NodeID: t.NodeID, Term: t.Term})
 		}
 	}
@@ -140,13 +216,11 @@ func (s *tenuresSeen) update(newestFirst []leaderstore.Tenure) []leaderChange {
 			}
 			news = append(news, change)
 		}
-		over := !t.EndedAt.IsZero()
-		if over && !ended {
+		if s.add(t) && !ended {
 			news = append(news, leaderChange{
 				At: t.EndedAt, Change: "lost", Role: t.Role, NodeID: t.NodeID, Term: t.Term, Reason: t.EndReason,
 			})
 		}
-		s.ended[key] = over
 	}
 	slices.SortStableFunc(news, func(a, b leaderChange) int { return a.At.Compare(b.At) })
 	return news
