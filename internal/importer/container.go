@@ -17,10 +17,16 @@ func (r *cronJobReader) container(pod value) {
 	if n := len(containers); n > 1 {
 		e.note("only the first of %d containers is kept", n)
 	}
-	r.environment(first.get("env").list())
+	unknown := r.environment(first.get("env").list())
 	command := first.get("command").list()
 	for _, part := range slices.Concat(command, first.get("args").list()) {
 		e.Work.Command = append(e.Work.Command, r.expand(part.text()))
+	}
+	for _, name := range unknown {
+		if strings.Contains(strings.Join(e.Work.Command, " "), "$("+name+")") {
+			e.Cron.Paused = true
+			e.note("paused: only Kubernetes replaces $(%s) in the command; let a shell read the variable, and remove paused", name)
+		}
 	}
 	image := first.get("image").text()
 	if len(command) == 0 {
@@ -40,13 +46,15 @@ func (r *cronJobReader) container(pod value) {
 		"terminationMessagePath", "terminationMessagePolicy")
 }
 
-func (r *cronJobReader) environment(variables []value) {
+// environment reads the variables, and returns the names of those whose values are elsewhere.
+func (r *cronJobReader) environment(variables []value) (unknown []string) {
 	e := r.entry
 	e.Work.Env = map[string]string{}
 	for _, variable := range variables {
 		name := variable.get("name").text()
 		if from := variable.get("valueFrom"); from.Node != nil {
 			e.note(`env %s comes from %s: set it to "${env:NAME}" or "${file:PATH}"`, name, source(from))
+			unknown = append(unknown, name)
 			continue
 		}
 		text := r.expand(variable.get("value").text())
@@ -56,6 +64,7 @@ func (r *cronJobReader) environment(variables []value) {
 		}
 		e.Work.Env[name] = text
 	}
+	return unknown
 }
 
 // source names where the value of a variable comes from.

@@ -69,6 +69,7 @@ spec:
 # Note: activeDeadlineSeconds bounds all attempts together, timeout each of them
 # Note: env LD_PRELOAD is not kept: a variable that changes which code the program loads
 # Note: env TOKEN comes from key token of the Secret report: set it to "${env:NAME}" or "${file:PATH}"
+# Note: paused: only Kubernetes replaces $(TOKEN) in the command; let a shell read the variable, and remove paused
 # Note: the program comes from the image example.com/report:7
 # Note: not kept of the container: resources
 # Note: not kept of the job: parallelism
@@ -209,6 +210,21 @@ func TestContainerWithoutCommandIsPaused(t *testing.T) {
 		entry := importCronJobs(t, cronJobWith("", c.container)).Entries[0]
 		if diff := cmp.Diff(c.want, entry.Work.Command); diff != "" || !entry.Cron.Paused {
 			t.Errorf("%q: paused %v, command (-want +got):\n%s", c.container, entry.Cron.Paused, diff)
+		}
+	}
+}
+
+func TestCommandWithVariableOfSecretIsPaused(t *testing.T) {
+	t.Parallel()
+	env := "            env:\n            - {name: TOKEN, valueFrom: {secretKeyRef: {name: s, key: k}}}\n"
+	for command, want := range map[string]bool{
+		`["/bin/x", "--token=$(TOKEN)"]`:       true,
+		`["sh", "-c", "x --token=\"$TOKEN\""]`: false,
+		`["sh", "-c", "x $(date)"]`:            false,
+	} {
+		entry := importCronJobs(t, cronJobWith("", "            command: "+command+"\n"+env)).Entries[0]
+		if entry.Cron.Paused != want {
+			t.Errorf("%s: paused %v", command, entry.Cron.Paused)
 		}
 	}
 }
