@@ -111,8 +111,9 @@ type tenureKey struct {
 type leaderWatch struct {
 	store *leaderstore.Store
 	role  string // empty: all
-	seen  *tenuresSeen
-	// from is the database's time from which the next read includes ended tenures.
+	seen  tenuresSeen
+	// from is the database's time from which the next read includes ended tenures. It never goes
+	// back, so that none is read again after it was forgotten.
 	from time.Time
 }
 
@@ -122,14 +123,14 @@ func (w *leaderWatch) news(ctx context.Context, db postgres.DB) ([]leaderChange,
 	if err != nil {
 		return nil, err
 	}
-	if w.seen == nil {
-		w.from = now.Add(-watchSpan)
+	if from := now.Add(-watchSpan); from.After(w.from) {
+		w.from = from
 	}
+	w.seen.forget(w.from)
 	tenures, err := w.read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w.from = now.Add(-watchSpan)
 	if w.seen == nil {
 		var leads []leaderChange
 		w.seen, leads = beginTenures(tenures)
@@ -142,10 +143,7 @@ func (w *leaderWatch) news(ctx context.Context, db postgres.DB) ([]leaderChange,
 // had not ended before. Of a leader that is lost for long, the end is recorded late.
 func (w *leaderWatch) read(ctx context.Context) ([]leaderstore.Tenure, error) {
 	var tenures []leaderstore.Tenure
-	missing := map[tenureKey]time.Time{}
-	if w.seen != nil {
-		maps.Copy(missing, w.seen.open)
-	}
+	missing := w.seen.open()
 	filter := leaderstore.TenureFilter{Role: w.role, From: w.from, Limit: watchPage}
 	for more := true; more; {
 		page, err := w.store.Tenures(ctx, filter)
@@ -173,29 +171,32 @@ func (w *leaderWatch) read(ctx context.Context) ([]leaderstore.Tenure, error) {
 	return tenures, nil
 }
 
-// tenuresSeen records the tenures seen so far, whether each had ended, and when those began that
-// had not.
-type tenuresSeen struct {
-	ended map[tenureKey]bool
-	open  map[tenureKey]time.Time
+// tenuresSeen has the tenures as they were last seen.
+type tenuresSeen map[tenureKey]leaderstore.Tenure
+
+// open returns when those began that had not ended.
+func (s tenuresSeen) open() map[tenureKey]time.Time {
+	open := map[tenureKey]time.Time{}
+	for key, t := range s {
+		if t.EndedAt.IsZero() {
+			open[key] = t.AcquiredAt
+		}
+	}
+	return open
 }
 
-func (s *tenuresSeen) add(t leaderstore.Tenure) (over bool) {
-	key := tenureKey{t.Role, t.Term}
-	over = !t.EndedAt.IsZero()
-	s.ended[key] = over
-	if delete(s.open, key); !over {
-		s.open[key] = t.AcquiredAt
-	}
-	return over
+// forget removes those that ended before an instant.
+func (s tenuresSeen) forget(before time.Time) {
+	maps.DeleteFunc(s, func(_ tenureKey, t leaderstore.Tenure) bool { return !t.EndedAt.IsZero() && t.EndedAt.Before(before) })
 }
 
 // beginTenures returns the state after the first read, and a line for each current leader.
-func beginTenures(newestFirst []leaderstore.Tenure) (*tenuresSeen, []leaderChange) {
-	seen := &tenuresSeen{ended: map[tenureKey]bool{}, open: map[tenureKey]time.Time{}}
+func beginTenures(newestFirst []leaderstore.Tenure) (tenuresSeen, []leaderChange) {
+	seen := tenuresSeen{}
 	var leads []leaderChange
 	for _, t := range slices.Backward(newestFirst) {
-		if !seen.add(t) {
+		seen[tenureKey{t.Role, t.Term}] = t
+		if t.EndedAt.IsZero() {
 			leads = append(leads, leaderChange{At: t.AcquiredAt, Change: "leads", Role: t.Role, NodeID: t.NodeID, Term: t.Term})
 		}
 	}
@@ -203,11 +204,11 @@ func beginTenures(newestFirst []leaderstore.Tenure) (*tenuresSeen, []leaderChang
 }
 
 // update returns the changes since the last read, in chronological order.
-func (s *tenuresSeen) update(newestFirst []leaderstore.Tenure) []leaderChange {
+func (s tenuresSeen) update(newestFirst []leaderstore.Tenure) []leaderChange {
 	var news []leaderChange
 	for _, t := range slices.Backward(newestFirst) {
 		key := tenureKey{t.Role, t.Term}
-		ended, known := s.ended[key]
+		before, known := s[key]
 		if !known {
 			change := leaderChange{At: t.AcquiredAt, Change: "elected", Role: t.Role, NodeID: t.NodeID, Term: t.Term}
 			if t.HasGap {
@@ -216,11 +217,12 @@ func (s *tenuresSeen) update(newestFirst []leaderstore.Tenure) []leaderChange {
 			}
 			news = append(news, change)
 		}
-		if s.add(t) && !ended {
+		if !t.EndedAt.IsZero() && before.EndedAt.IsZero() {
 			news = append(news, leaderChange{
 				At: t.EndedAt, Change: "lost", Role: t.Role, NodeID: t.NodeID, Term: t.Term, Reason: t.EndReason,
 			})
 		}
+		s[key] = t
 	}
 	slices.SortStableFunc(news, func(a, b leaderChange) int { return a.At.Compare(b.At) })
 	return news

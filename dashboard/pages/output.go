@@ -3,6 +3,7 @@ package pages
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -70,31 +71,22 @@ func (o *output) pieces(times bool) (shown []piece, found string) {
 		last := o.search.finish()
 		return last.pieces(times), last.result()
 	}
-	d := outputDrawing{times: times, skip: max(lineEnds(o.chunks)-maxLines, 0), streams: map[string]*outputStream{}}
-	o.Cut = o.Cut || d.skip > 0
+	const all = math.MaxInt
+	lines := all - o.draw(times, all).skip
+	skip := max(lines-maxLines, 0)
+	o.Cut = o.Cut || skip > 0
+	return o.draw(times, skip).pieces, ""
+}
+
+// draw draws the output without the lines before a number of line ends. The skip of the result is how
+// many of these line ends there were not.
+func (o *output) draw(times bool, skip int) *outputDrawing {
+	d := &outputDrawing{times: times, skip: skip, streams: map[string]*outputStream{}}
 	for _, c := range o.chunks {
 		d.add(c)
 	}
 	d.flush()
-	return d.pieces, ""
-}
-
-// lineEnds returns how many line ends are drawn for the chunks.
-func lineEnds(chunks []jobstore.LogChunk) (n int) {
-	streams := map[string]*ansi.Scanner{}
-	for _, c := range chunks {
-		s := streams[c.Stream]
-		if s == nil {
-			s = &ansi.Scanner{Text: func(r rune) {
-				if r == '\n' {
-					n++
-				}
-			}}
-			streams[c.Stream] = s
-		}
-		s.Scan(c.Chunk)
-	}
-	return n
+	return d
 }
 
 // piece is consecutive output that looks the same. Found marks what was searched for.

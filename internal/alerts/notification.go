@@ -48,7 +48,7 @@ const oldestOfAlert = `NOT EXISTS (
     SELECT FROM forge_notifications AS earlier
     WHERE earlier.alert = n.alert AND earlier.target = n.target AND earlier.id < n.id AND earlier.state = 'pending')`
 
-// receiverSQL is the receiver of a target, as receiverOf returns it.
+// receiverSQL is the name of a target's receiver: slack of slack:#ops.
 const receiverSQL = `split_part(n.target, ':', 1)`
 
 const nextDueSQL = `

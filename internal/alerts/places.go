@@ -2,7 +2,6 @@ package alerts
 
 import (
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -13,12 +12,6 @@ const (
 	// maxSends is free. Otherwise it is one, so that receivers that hang leave places for others.
 	maxSendsPerReceiver = 8
 )
-
-// receiverOf returns the name of a target's receiver: slack of slack:#ops. receiverSQL does the same.
-func receiverOf(target string) string {
-	name, _, _ := strings.Cut(target, ":")
-	return name
-}
 
 // places keeps which notifications are being sent, and decides to which receivers more may be sent.
 type places struct {

@@ -22,8 +22,9 @@ func (r *cronJobReader) container(pod value) {
 	for _, part := range slices.Concat(command, first.get("args").list()) {
 		e.Work.Command = append(e.Work.Command, r.expand(part.text()))
 	}
+	words := strings.Join(e.Work.Command, " ")
 	for _, name := range unknown {
-		if strings.Contains(strings.Join(e.Work.Command, " "), "$("+name+")") {
+		if strings.Contains(words, "$("+name+")") {
 			e.Cron.Paused = true
 			e.note("paused: only Kubernetes replaces $(%s) in the command; let a shell read the variable, and remove paused", name)
 		}

@@ -37,7 +37,7 @@ func CronJobs(source string, r io.Reader, defaultZone string, taken Names) (*Res
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", source, err)
 		}
-		expanded, err := new(expander).expand(&document)
+		expanded, err := (&expander{open: map[*yaml.Node]bool{}}).expand(&document)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", source, err)
 		}

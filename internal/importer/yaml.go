@@ -3,7 +3,6 @@ package importer
 import (
 	"fmt"
 	"iter"
-	"slices"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -15,7 +14,7 @@ const maxNodes = 200_000
 // expander replaces aliases by what they stand for, and merge keys (<<) by the keys that they merge.
 type expander struct {
 	nodes int
-	open  []*yaml.Node // from the document to the current node
+	open  map[*yaml.Node]bool // from the document to the current node
 }
 
 func (e *expander) expand(node *yaml.Node) (*yaml.Node, error) {
@@ -29,11 +28,11 @@ func (e *expander) expand(node *yaml.Node) (*yaml.Node, error) {
 	if len(node.Content) == 0 {
 		return node, nil
 	}
-	if slices.Contains(e.open, node) {
+	if e.open[node] {
 		return nil, fmt.Errorf("line %d: the alias *%s contains itself; want the text in its place", line, node.Anchor)
 	}
-	e.open = append(e.open, node)
-	defer func() { e.open = e.open[:len(e.open)-1] }()
+	e.open[node] = true
+	defer delete(e.open, node)
 	expanded := *node
 	expanded.Content = make([]*yaml.Node, len(node.Content))
 	for i, child := range node.Content {
@@ -64,21 +63,16 @@ func merged(pairs []*yaml.Node) []*yaml.Node {
 			others = append(others, from.Content...)
 		}
 	}
+	known := map[string]bool{}
+	for i := 0; i < len(own); i += 2 {
+		known[own[i].Value] = true
+	}
 	for i := 0; i+1 < len(others); i += 2 {
-		if !hasKey(own, others[i].Value) {
-			own = append(own, others[i], others[i+1])
+		if name := others[i].Value; !known[name] {
+			known[name], own = true, append(own, others[i], others[i+1])
 		}
 	}
 	return own
-}
-
-func hasKey(pairs []*yaml.Node, name string) bool {
-	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i].Value == name {
-			return true
-		}
-	}
-	return false
 }
 
 // value is a part of an expanded YAML document. Its node is nil where the document has nothing.

@@ -193,26 +193,37 @@ func (s *Store) ReleaseTakingKeys(ctx context.Context, now time.Time, limit int)
 		return 0, fmt.Errorf("set the lock timeout: %w", err)
 	}
 	var released []releasedJob
-	var busy []int64
-	for began := time.Now(); len(ids) > 0 && time.Since(began) < takingKeys; ids = ids[1:] {
-		err := pgx.BeginFunc(ctx, s.db, func(savepoint pgx.Tx) error {
-			one, err := New(savepoint).releaseDue(ctx, releaseOneSQL, now, ids[0])
+	left, err := tryKeys(ids, func(id int64) error {
+		return pgx.BeginFunc(ctx, s.db, func(savepoint pgx.Tx) error {
+			one, err := New(savepoint).releaseDue(ctx, releaseOneSQL, now, id)
 			released = append(released, one...)
 			return err
 		})
-		if IsKeyBusy(err) {
-			busy = append(busy, ids[0])
-		} else if err != nil {
-			return 0, err
-		}
+	})
+	if err != nil {
+		return 0, err
 	}
 	if _, err := s.db.Exec(ctx, noLockTimeoutSQL); err != nil {
 		return 0, fmt.Errorf("end the lock timeout: %w", err)
 	}
-	if _, err := s.db.Exec(ctx, postponeSQL, now.Add(keyWait), slices.Concat(ids, busy)); err != nil {
+	if _, err := s.db.Exec(ctx, postponeSQL, now.Add(keyWait), left); err != nil {
 		return 0, fmt.Errorf("postpone due jobs: %w", err)
 	}
 	return len(released), s.notifyDue(ctx, released, now)
+}
+
+// tryKeys calls try with one job after another until takingKeys has passed. It returns the jobs that
+// it has not tried, and after them those whose unique keys are busy.
+func tryKeys(ids []int64, try func(id int64) error) (left []int64, err error) {
+	var busy []int64
+	for began := time.Now(); len(ids) > 0 && time.Since(began) < takingKeys; ids = ids[1:] {
+		if err := try(ids[0]); IsKeyBusy(err) {
+			busy = append(busy, ids[0])
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return slices.Concat(ids, busy), nil
 }
 
 // releasedJob is a job that was due and is now available, or discarded.

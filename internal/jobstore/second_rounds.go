@@ -196,16 +196,17 @@ func (s *Store) LockDueRounds(ctx context.Context, now time.Time, limit int) ([]
 }
 
 // leaveBusyKeys returns the rounds whose unique keys are free, and postpones the others. If a key
-// is busy, it tries one job of each key for a short time, and postpones the jobs that remain, too.
-// Those that it has not tried come first the next time.
+// is busy, it tries the jobs one by one for a short time, and postpones those that remain, too.
 func (s *Store) leaveBusyKeys(ctx context.Context, now time.Time, found []DueRound) ([]DueRound, error) {
-	byKey := map[string][]int64{}
-	var firsts []int64
+	var taking, firsts []int64 // firsts has one job of each key
+	known := map[string]bool{}
 	for _, f := range found {
-		if key := string(f.UniqueKey); f.Valid && f.TakesKey && !f.UniqueKeyTaken {
-			if byKey[key] = append(byKey[key], f.ID); len(byKey[key]) == 1 {
-				firsts = append(firsts, f.ID)
-			}
+		if !f.Valid || !f.TakesKey || f.UniqueKeyTaken {
+			continue
+		}
+		taking = append(taking, f.ID)
+		if key := string(f.UniqueKey); !known[key] {
+			known[key], firsts = true, append(firsts, f.ID)
 		}
 	}
 	if len(firsts) == 0 {
@@ -214,40 +215,18 @@ func (s *Store) leaveBusyKeys(ctx context.Context, now time.Time, found []DueRou
 	if err := s.tryRounds(ctx, allKeysTimeout, firsts); !IsKeyBusy(err) {
 		return found, err
 	}
-	var free []DueRound
-	var busy, untried []int64
-	began, isFree := time.Now(), map[int64]bool{}
-	for _, f := range found {
-		jobs := byKey[string(f.UniqueKey)]
-		switch {
-		case !f.Valid || !f.TakesKey || f.UniqueKeyTaken:
-			free = append(free, f)
-		case f.ID != jobs[0]: // decided with the first job of its key
-			if isFree[jobs[0]] {
-				free = append(free, f)
-			}
-		case time.Since(began) > takingKeys:
-			untried = append(untried, jobs...)
-		default:
-			err := s.tryRounds(ctx, oneKeyTimeout, jobs[:1])
-			if IsKeyBusy(err) {
-				busy = append(busy, jobs...)
-				continue
-			} else if err != nil {
-				return nil, err
-			}
-			isFree[f.ID], free = true, append(free, f)
-		}
+	left, err := tryKeys(taking, func(id int64) error { return s.tryRounds(ctx, oneKeyTimeout, []int64{id}) })
+	if err != nil {
+		return nil, err
 	}
-	ids := slices.Concat(untried, busy)
-	due := make([]string, len(ids))
-	for i := range ids {
+	due := make([]string, len(left))
+	for i := range left {
 		due[i] = MarkInstant(now.Add(keyWait + time.Duration(i)*time.Microsecond))
 	}
-	if _, err := s.db.Exec(ctx, postponeRoundsSQL, ids, due); err != nil {
+	if _, err := s.db.Exec(ctx, postponeRoundsSQL, left, due); err != nil {
 		return nil, fmt.Errorf("postpone second rounds: %w", err)
 	}
-	return free, nil
+	return slices.DeleteFunc(found, func(f DueRound) bool { return slices.Contains(left, f.ID) }), nil
 }
 
 // errTried undoes a trial.

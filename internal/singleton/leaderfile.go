@@ -102,7 +102,7 @@ func ClearLeaderFile(path, role string) error {
 	if _, err := os.Stat(path); err != nil {
 		return nil //nolint:nilerr // nobody can read a leader there either
 	}
-	return NewLeaderFile(LeaderFileOptions{}).put(path, document{Role: role})
+	return document{Role: role}.write(path)
 }
 
 func (k *LeaderFile) write(leaders []leaderstore.Leader) error {
@@ -140,11 +140,16 @@ type document struct {
 // put replaces both files, even if their content should be the same: nodes on one
 // machine may share the files, and a node that stops removes them.
 func (k *LeaderFile) put(path string, d document) error {
+	k.written[path] = d
+	return d.write(path)
+}
+
+// write replaces both files.
+func (d document) write(path string) error {
 	body, err := json.Marshal(d)
 	if err != nil {
 		return fmt.Errorf("encode %s.json: %w", path, err)
 	}
-	k.written[path] = d
 	if err := replace(path+".json", string(body)+"\n"); err != nil {
 		return err
 	}
