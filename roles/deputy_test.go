@@ -81,6 +81,18 @@ func (f *fakeCluster) fail(err error) {
 	f.err = err
 }
 
+// countingDeputy returns a deputy that counts the sessions with which it watches.
+func countingDeputy(read func(context.Context) (Cluster, error), opened *atomic.Int32) *Deputy {
+	return NewDeputy(DeputyOptions{
+		Incarnation: "b", ReadCluster: read, Logger: slog.New(slog.DiscardHandler),
+		OnSessionEnd: func(leaderstore.SessionEnd) {},
+		OpenWatch: func(context.Context) (Watch, error) {
+			opened.Add(1)
+			return fakeWatch{opened: opened}, nil
+		},
+	})
+}
+
 // A server that restarts does not answer at the moment at which everything changes, and no
 // later notification triggers another check.
 func TestDeputyRetriesSoonAfterFailedRead(t *testing.T) {
@@ -89,14 +101,7 @@ func TestDeputyRetriesSoonAfterFailedRead(t *testing.T) {
 		var cluster fakeCluster
 		cluster.fail(errors.New("the database system is starting up"))
 		var opened atomic.Int32
-		d := NewDeputy(DeputyOptions{
-			Incarnation: "b", ReadCluster: cluster.get, Logger: slog.New(slog.DiscardHandler),
-			OnSessionEnd: func(leaderstore.SessionEnd) {},
-			OpenWatch: func(context.Context) (Watch, error) {
-				opened.Add(1)
-				return fakeWatch{opened: &opened}, nil
-			},
-		})
+		d := countingDeputy(cluster.get, &opened)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- d.Run(ctx) }()
@@ -255,26 +260,18 @@ func TestDeputyReadsClusterAgainAfterSilence(t *testing.T) {
 		var cluster fakeCluster
 		cluster.set("a")
 		var reads, opened atomic.Int32
-		d := NewDeputy(DeputyOptions{
-			Incarnation: "b", Logger: slog.New(slog.DiscardHandler),
-			ReadCluster: func(ctx context.Context) (Cluster, error) {
-				answer := time.After(8 * time.Second)
-				if reads.Add(1) == 1 {
-					answer = nil
-				}
-				select {
-				case <-answer:
-					return cluster.get(ctx)
-				case <-ctx.Done():
-					return Cluster{}, ctx.Err()
-				}
-			},
-			OnSessionEnd: func(leaderstore.SessionEnd) {},
-			OpenWatch: func(context.Context) (Watch, error) {
-				opened.Add(1)
-				return fakeWatch{opened: &opened}, nil
-			},
-		})
+		d := countingDeputy(func(ctx context.Context) (Cluster, error) {
+			answer := time.After(8 * time.Second)
+			if reads.Add(1) == 1 {
+				answer = nil
+			}
+			select {
+			case <-answer:
+				return cluster.get(ctx)
+			case <-ctx.Done():
+				return Cluster{}, ctx.Err()
+			}
+		}, &opened)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- d.Run(ctx) }()

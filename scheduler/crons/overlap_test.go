@@ -10,6 +10,14 @@ import (
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
+// overlapping returns a database with a cron of the overlap policy.
+func overlapping(t *testing.T, policy string) *pgxpool.Pool {
+	t.Helper()
+	pool := pgtest.Pool(t)
+	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond(policy)})
+	return pool
+}
+
 // insertRuns inserts runs of the cron c, the oldest first.
 func insertRuns(t *testing.T, pool *pgxpool.Pool, state string, n int) {
 	t.Helper()
@@ -48,8 +56,7 @@ func TestOverlapFindsRunBeforeManyEndedOnes(t *testing.T) {
 	} {
 		t.Run(overlap, func(t *testing.T) {
 			t.Parallel()
-			pool := pgtest.Pool(t)
-			apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond(overlap)})
+			pool := overlapping(t, overlap)
 			insertRuns(t, pool, "running", 1)
 			insertRuns(t, pool, "completed", 101)
 			tickLedger := newTestLedger(t, pool, pool)
@@ -74,8 +81,7 @@ func TestOverlapFindsRunBeforeManyEndedOnes(t *testing.T) {
 // oldest one counts when the others have ended.
 func TestOverlapFindsOldestOfManyActiveRuns(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.Pool(t)
-	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("skip")})
+	pool := overlapping(t, "skip")
 	insertRuns(t, pool, "running", 150)
 	tickLedger := newTestLedger(t, pool, pool)
 	for _, left := range []int{150, 20, 1} {
@@ -95,8 +101,7 @@ func TestOverlapFindsOldestOfManyActiveRuns(t *testing.T) {
 // others may have started.
 func TestReplaceWaitingSkipsIfARunMayHaveStarted(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.Pool(t)
-	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("replace_waiting")})
+	pool := overlapping(t, "replace_waiting")
 	insertRuns(t, pool, "running", 1)
 	insertRuns(t, pool, "available", 120)
 	fireAgain(t, pool, newTestLedger(t, pool, pool))
@@ -108,8 +113,7 @@ func TestReplaceWaitingSkipsIfARunMayHaveStarted(t *testing.T) {
 // Each tick replaces a part of very many active runs, the newest first, until none is left.
 func TestReplaceCancelsManyRuns(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.Pool(t)
-	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("replace")})
+	pool := overlapping(t, "replace")
 	insertRuns(t, pool, "available", 150)
 	tickLedger := newTestLedger(t, pool, pool)
 	for range 2 {

@@ -31,6 +31,12 @@ func (c *cluster) insertRetryable(t *testing.T, first, last int, uniqueStates st
 	}
 }
 
+// insertDue inserts a due job without a unique key.
+func (c *cluster) insertDue(t *testing.T, id int) {
+	t.Helper()
+	c.exec(t, `INSERT INTO river_job (id, kind, args, max_attempts, state, scheduled_at) VALUES ($1, 'k', '{}', 3, 'scheduled', now())`, id)
+}
+
 func (c *cluster) count(t *testing.T, condition string) (n int) {
 	t.Helper()
 	if err := c.pool.QueryRow(t.Context(), "SELECT count(*) FROM river_job WHERE "+condition).Scan(&n); err != nil {
@@ -76,7 +82,7 @@ func TestOpenInsertWithKeyOfDueJobDelaysNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.insertRetryable(t, 1, 2, withoutRetryable)
-	c.exec(t, `INSERT INTO river_job (id, kind, args, max_attempts, state, scheduled_at) VALUES (3, 'k', '{}', 3, 'scheduled', now())`)
+	c.insertDue(t, 3)
 	tx := c.takeKeys(t, 1, 1)
 	c.lead(t, c.makeLeader(t, 1))
 	c.waitBriefly(t, "the job without a key", func() bool { return c.state(t, 3) == "available" })
@@ -104,7 +110,7 @@ func TestDueJobIsDiscardedAfterCommitOfRival(t *testing.T) {
 	c := newCluster(t)
 	c.insertRetryable(t, 1, 1, withoutRetryable)
 	tx := c.takeKeys(t, 1, 1)
-	c.exec(t, `INSERT INTO river_job (id, kind, args, max_attempts, state, scheduled_at) VALUES (2, 'k', '{}', 3, 'scheduled', now())`)
+	c.insertDue(t, 2)
 	c.lead(t, c.makeLeader(t, 1))
 	c.waitBriefly(t, "the other job", func() bool { return c.state(t, 2) == "available" })
 	if err := tx.Commit(t.Context()); err != nil {
@@ -120,7 +126,7 @@ func TestManyOpenInsertsDelayNoOtherDueJob(t *testing.T) {
 	c := newCluster(t)
 	const before, free, after = 30, 5, 500
 	c.insertRetryable(t, 1, before+free+after, withoutRetryable)
-	c.exec(t, `INSERT INTO river_job (id, kind, args, max_attempts, state, scheduled_at) VALUES (1000, 'k', '{}', 3, 'scheduled', now())`)
+	c.insertDue(t, 1000)
 	earlier, later := c.takeKeys(t, 1, before), c.takeKeys(t, before+free+1, before+free+after)
 	c.lead(t, c.makeLeader(t, 1))
 	c.waitBriefly(t, "the job without a key", func() bool { return c.state(t, 1000) == "available" })
@@ -191,7 +197,7 @@ func TestLockedPausesDelayNothing(t *testing.T) {
 		}
 	}
 	time.Sleep(time.Second) // the pauses end
-	c.exec(t, `INSERT INTO river_job (id, kind, args, max_attempts, state, scheduled_at) VALUES (1, 'k', '{}', 3, 'scheduled', now())`)
+	c.insertDue(t, 1)
 	c.lead(t, c.makeLeader(t, 1))
 	paused := func(queue string) bool {
 		q, err := store.Queue(t.Context(), queue)
