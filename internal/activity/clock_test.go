@@ -12,11 +12,12 @@ import (
 // absorbs.
 func TestFollowEndsIfClockIsSetBack(t *testing.T) {
 	t.Parallel()
-	f := &follower{store: New(pgtest.Pool(t))}
-	if err := f.readClock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	store := New(pgtest.Pool(t))
 	for ahead, want := range map[time.Duration]error{10 * time.Second: nil, time.Hour: errClockSetBack} {
+		f := &follower{store: store}
+		if err := f.readClock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		f.now, f.read = f.now.Add(ahead), time.Now()
 		if err := f.readClock(t.Context()); !errors.Is(err, want) {
 			t.Errorf("%s ahead: %v, want %v", ahead, err, want)

@@ -3,6 +3,7 @@ package jobstore
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -15,11 +16,12 @@ import (
 // maxActiveRuns is how many active runs of a cron are read, the newest ones.
 const maxActiveRuns = 100
 
-// The newest run of each cron from its floor on, and the newest active ones. The ORDER BY of
-// each part matches its index, forge_river_job_cron and forge_river_job_cron_active, so that
-// the planner uses that index even with outdated statistics. The floor keeps the second part
-// from reading the index entries of runs that have ended and are not vacuumed yet.
-var cronRunsSQL = strings.ReplaceAll(`
+// The newest run of each cron from its floor on, and the newest active ones. Each part compares
+// rows, and has no equality that would make the first column of its ORDER BY redundant: only its
+// index, forge_river_job_cron or forge_river_job_cron_active, gives that order, so the planner uses
+// it even with outdated statistics. The floor keeps the second part from reading the index entries
+// of runs that have ended and are not vacuumed yet.
+var cronRunsSQL = strings.NewReplacer("@limit", strconv.Itoa(maxActiveRuns), "@max", strconv.Itoa(math.MaxInt64)).Replace(`
 SELECT c.name, newest.id, coalesce(min(j.id), 0), coalesce(max(j.id), 0),
        coalesce((array_agg(j.state ORDER BY j.id DESC))[1], ''),
        coalesce((array_agg(j.since ORDER BY j.id DESC) FILTER (WHERE j.id IS NOT NULL))[1], 'epoch'),
@@ -29,7 +31,8 @@ FROM unnest($1::text[], $2::bigint[]) AS c (name, floor)
 CROSS JOIN LATERAL (
     SELECT id
     FROM river_job
-    WHERE metadata ? 'forge:cron' AND metadata ->> 'forge:cron' = c.name AND id >= c.floor
+    WHERE metadata ? 'forge:cron'
+      AND (metadata ->> 'forge:cron', id) >= (c.name, c.floor) AND (metadata ->> 'forge:cron', id) <= (c.name, @max)
     ORDER BY metadata ->> 'forge:cron' DESC, id DESC
     LIMIT 1
 ) AS newest
@@ -37,11 +40,12 @@ LEFT JOIN LATERAL (
     SELECT id, state::text AS state, attempted_at IS NOT NULL AS started,
            CASE WHEN state = 'running' THEN coalesce(attempted_at, scheduled_at) ELSE scheduled_at END AS since
     FROM river_job
-    WHERE finalized_at IS NULL AND metadata ? 'forge:cron' AND metadata #>> '{forge:cron}' = c.name AND id >= c.floor
+    WHERE finalized_at IS NULL AND metadata ? 'forge:cron'
+      AND (metadata #>> '{forge:cron}', id) >= (c.name, c.floor) AND (metadata #>> '{forge:cron}', id) <= (c.name, @max)
     ORDER BY metadata #>> '{forge:cron}' DESC, id DESC
     LIMIT @limit
 ) AS j ON true
-GROUP BY c.name, newest.id`, "@limit", strconv.Itoa(maxActiveRuns))
+GROUP BY c.name, newest.id`)
 
 // A locked row is being claimed or changed, so it counts as started.
 const lockUnstartedSQL = `

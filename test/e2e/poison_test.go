@@ -12,11 +12,13 @@ import (
 )
 
 // The command's parent is the shim, and the shim's is the node. Only a process that was
-// started as the node that runs the job is killed.
+// started as the node that runs the job is killed, when it has sent heartbeats for more than a
+// second.
 const killsItsNode = `
 [jobs.poison]
 kind = "shell"
 command = ["sh", "-c", '''
+    sleep 1.5
     node=$(cut -d " " -f 4 /proc/$PPID/stat)
     tr "\0" " " < /proc/$node/cmdline | grep -q -- "serve .*--node-id $FORGE_NODE " && kill -9 $node
     sleep 60
@@ -56,7 +58,7 @@ func TestJobThatKillsItsNodesBecomesADeadLetter(t *testing.T) {
 		}
 		return c.number(`SELECT count(*) FROM river_job WHERE id = $1::text::bigint AND state = 'discarded'`, id) == 1
 	})
-	keepsPromise(t, "jobs of a crashed node", time.Since(began)/3)
+	keepsPromise(t, "jobs of a crashed node", time.Since(began)/3-1500*time.Millisecond)
 
 	job := decode[jobstore.Job](t, c.must("job", "show", id, "-o", "json"))
 	var lost, how []string
