@@ -14,12 +14,17 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 var errBroken = errors.New("connection broken")
 
 // silentDB does not answer its first statement. The others fail.
-type silentDB struct{ statements, begun atomic.Int32 }
+type silentDB struct {
+	postgres.DB // nil: no other method is called
+
+	statements, begun atomic.Int32
+}
 
 func (d *silentDB) wait(ctx context.Context) error {
 	if d.statements.Add(1) > 1 {

@@ -18,9 +18,8 @@ const Priorities = 4
 
 // Each scan reads one queue in the order of the index of available and running jobs: for each
 // priority from the scan's position in it. A scan without jobs has one row, without an id.
-// Without OFFSET, each row would look up whether its queue is paused. SELECT hides the values of
-// the arguments from the planner: it takes half a millisecond, and with the values it would
-// plan each scan anew.
+// Without OFFSET, each row would look up whether its queue is paused. SELECT hides the number of
+// the queues from the planner.
 // The same snapshot reads when the configuration in force was applied, so a job is never
 // placed with definitions that are older than the job.
 var scanSQL = `
@@ -37,6 +36,11 @@ LEFT JOIN LATERAL (` + scanPrioritiesSQL() + `
     LIMIT s.most
 ) AS j ON true
 ORDER BY j.priority, j.scheduled_at, j.id`
+
+// planOnceSQL makes PostgreSQL plan the next statements of the batch once for each connection and
+// each change of their tables. By default, it would plan statements anew each time that it first
+// executed on a small table, because their plans were cheaper then.
+const planOnceSQL = `SELECT set_config('plan_cache_mode', 'force_generic_plan', true)`
 
 // scanPrioritiesSQL reads the priorities one after another, until the limit is reached.
 func scanPrioritiesSQL() string {
@@ -145,19 +149,20 @@ type Requirements struct {
 // one call share their memory.
 func (s *Store) ScanAvailable(ctx context.Context, scans []Scan, lookahead time.Duration, found func(*AvailableJob)) (Scanned, error) {
 	scanned := Scanned{Paused: make([]bool, len(scans))}
-	rows, err := s.db.Query(ctx, scanSQL, scanArgs(scans, lookahead)...)
-	if err != nil {
-		return scanned, fmt.Errorf("scan available jobs: %w", err)
-	}
 	r := scanReader{words: map[string]string{}}
-	_, err = pgx.ForEachRow(rows, r.targets(), func() error {
-		scanned.Now, scanned.Paused[r.ordinal-1] = r.now.Time, r.paused
-		if r.id.Valid {
-			found(r.job())
-		}
-		return nil
+	var batch pgx.Batch
+	batch.Queue(planOnceSQL)
+	batch.Queue(scanSQL, scanArgs(scans, lookahead)...).Query(func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, r.targets(), func() error {
+			scanned.Now, scanned.Paused[r.ordinal-1] = r.now.Time, r.paused
+			if r.id.Valid {
+				found(r.job())
+			}
+			return nil
+		})
+		return err
 	})
-	if err != nil {
+	if err := s.db.SendBatch(ctx, &batch).Close(); err != nil {
 		return scanned, fmt.Errorf("scan available jobs: %w", err)
 	}
 	return scanned, nil

@@ -45,3 +45,8 @@ func (d RequestDB) QueryRow(ctx context.Context, sql string, args ...any) pgx.Ro
 func (d RequestDB) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	return d.of(ctx).Exec(ctx, sql, args...)
 }
+
+// SendBatch implements DB.
+func (d RequestDB) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+	return d.of(ctx).SendBatch(ctx, batch)
+}

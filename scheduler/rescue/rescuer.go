@@ -72,11 +72,13 @@ func (r *Rescuer) Lead(ctx context.Context, fence leaderstore.Fence) error {
 		clean: store.ForgetClaims, vacuum: store.VacuumClaims, size: postgres.NewBatchSize(cleanedBlocks, batchTarget), pause: claimInterval,
 	}
 	windows := &blockCleaner{clean: store.ForgetWindows, size: postgres.NewBatchSize(cleanedBlocks, batchTarget), pause: windowInterval}
+	statistics := &analyzer{analyze: store.AnalyzeGrown}
 	group, leading := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.repeat(leading, "due jobs", due.step, due.rest) })
 	group.Go(func() error { return r.repeat(leading, "orphans", orphans.step, watchdog.Sleep) })
 	group.Go(func() error { return r.repeat(leading, "claims", claims.step, watchdog.Sleep) })
 	group.Go(func() error { return r.repeat(leading, "rate windows", windows.step, watchdog.Sleep) })
+	group.Go(func() error { return r.repeat(leading, "statistics", statistics.step, watchdog.Sleep) })
 	err := group.Wait()
 	if ctx.Err() == nil {
 		return err

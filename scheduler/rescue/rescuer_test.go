@@ -437,3 +437,20 @@ func (c *cluster) wantDeposed(t *testing.T, fence leaderstore.Fence) {
 		t.Errorf("Lead() = %v, want ErrDeposed", err)
 	}
 }
+
+// The leader analyzes the jobs after a burst, also if autovacuum does not.
+func TestLeaderAnalyzesABurst(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.exec(t, `ALTER TABLE river_job SET (autovacuum_enabled = false)`)
+	c.exec(t, `VACUUM ANALYZE river_job`)
+	c.lead(t, c.makeLeader(t, 1))
+	c.exec(t, `INSERT INTO river_job (args, kind, max_attempts) SELECT '{}', 'k', 1 FROM generate_series(1, 40000)`)
+	c.waitFor(t, "the statistics of the jobs", func() bool {
+		var rows float64
+		if err := c.pool.QueryRow(t.Context(), `SELECT reltuples FROM pg_class WHERE oid = 'river_job'::regclass`).Scan(&rows); err != nil {
+			t.Fatal(err)
+		}
+		return rows > 0
+	})
+}
