@@ -38,7 +38,7 @@ var DeadOrders = filter.Orders[DeadGroup]{
 const (
 	// sortWindow is how many ended jobs a search for the slowest compares: the newest of each
 	// index. No index knows how long jobs ran: with one, a claim would have to write to it.
-	sortWindow = 100_000
+	sortWindow = 50_000
 	// waitingWindow is how many waiting jobs of each queue and priority a search for those
 	// that have waited longest compares.
 	waitingWindow = 10_000
