@@ -25,7 +25,9 @@ const (
 	// its result.
 	maxReport     = 1 << 20
 	maxReportLine = 66 << 10
-	maxResult     = 64 << 10
+	maxResult     = config.MaxArgs - len(resultPrefix) - len(resultSuffix)
+	// resultPrefix and resultSuffix make an object of a result, which is checked as arguments are.
+	resultPrefix, resultSuffix = `{"result":`, `}`
 	// maxMessage is the maximum length of a message and of a reason, in bytes.
 	maxMessage = 500
 	// maxReportRemarks is how many bad lines are named in the output.
@@ -144,11 +146,9 @@ func (r *report) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := len(p)
-	if room := maxReport - r.read; len(p) > room {
-		if room >= 0 {
-			r.attempt.output.remark(fmt.Sprintf("report: only the first %d KiB are read", maxReport>>10))
-			r.held, r.tooLong = nil, false
-		}
+	room := maxReport - r.read
+	cut := len(p) > room
+	if cut {
 		p = p[:max(0, room)]
 		r.read = maxReport + 1
 	}
@@ -165,6 +165,10 @@ func (r *report) Write(p []byte) (int, error) {
 			r.line()
 		}
 		p = rest
+	}
+	if cut && room >= 0 { // the first time
+		r.held, r.tooLong = nil, false
+		r.attempt.output.remark(fmt.Sprintf("report: only the first %d KiB are read", maxReport>>10))
 	}
 	return n, nil
 }
@@ -245,14 +249,10 @@ func (r *report) resultOf(result json.RawMessage) (json.RawMessage, error) {
 		return nil, nil
 	}
 	if len(result) > maxResult {
-		return nil, fmt.Errorf("the result has %d bytes; want at most %d KiB", len(result), maxResult>>10)
+		return nil, fmt.Errorf("the result has %d bytes; want at most %d", len(result), maxResult)
 	}
-	object, err := json.Marshal(map[string]json.RawMessage{"result": result})
-	if err == nil {
-		err = config.CheckArgs(object) // jsonb refuses what it refuses
-	}
-	if err != nil && len(object) <= config.MaxArgs {
-		return nil, errors.New(strings.ReplaceAll(err.Error(), "args.result", "result"))
+	if err := config.CheckArgs([]byte(resultPrefix + string(result) + resultSuffix)); err != nil { // jsonb refuses what it refuses
+		return nil, errors.New(strings.NewReplacer("args.result", "result", "args:", "result:").Replace(err.Error()))
 	}
 	shown := json.RawMessage(r.attempt.output.redact.text(string(result)))
 	if !json.Valid(shown) {

@@ -141,6 +141,34 @@ yes '[]' | head -n 20; } >"$FORGE_REPORT"`
 	}
 }
 
+// A result that PostgreSQL would reject is ignored, whatever its length.
+func TestLongResultsAreChecked(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ result, want string }{
+		"half a pair":     {strings.Repeat("<", 20_000) + `\ud800`, `report: line 1 ignored: result: half of a surrogate pair`},
+		"NUL":             {strings.Repeat("x", 65_517) + `\u0000`, `report: line 1 ignored: result: a NUL character`},
+		"the longest":     {strings.Repeat("<", 65_523), ""},
+		"a byte too long": {strings.Repeat("x", 65_524), "report: line 1 ignored: the result has 65526 bytes; want at most 65525\n"},
+		"an invalid byte": {strings.Repeat("x", 65_520) + "\xff", `report: line 1 ignored: result: invalid UTF-8`},
+		"of a short line": {"<", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := t.TempDir() + "/report"
+			if err := os.WriteFile(file, []byte(`{"result": "`+test.result+`"}`), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			n := startNode(t, map[string]config.Job{"k": shell(`cat ` + file + ` >"$FORGE_REPORT"`)})
+			id := n.work(t, jobstore.NewJob{Kind: "k", MaxAttempts: 1})
+			job := n.finish(t, id, "completed", "discarded")
+			logs := n.logs(t, id, 1, "system")
+			if stored := string(job.Result) == `"`+test.result+`"`; job.State != "completed" || stored != (test.want == "") || !strings.HasPrefix(logs, test.want) {
+				t.Errorf("the job is %s, %d bytes are stored, and the output has %q", job.State, len(job.Result), logs)
+			}
+		})
+	}
+}
+
 // Progress is stored while the command runs, and its file is removed.
 func TestProgressIsStoredWhileItRuns(t *testing.T) {
 	t.Parallel()

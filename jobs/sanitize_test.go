@@ -3,8 +3,11 @@ package jobs_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/riverqueue/river/rivertype"
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
 )
@@ -13,6 +16,13 @@ import (
 type unprintableError struct{ text string }
 
 func (e *unprintableError) Error() string { return e.text }
+
+// wrappingError has a text even as a nil pointer, and an Unwrap method that panics on one.
+type wrappingError struct{ cause error }
+
+func (e *wrappingError) Error() string { return "wrapped" }
+
+func (e *wrappingError) Unwrap() error { return e.cause }
 
 // Any error or panic of a worker is recorded as the result of its own attempt, and
 // affects no other attempt.
@@ -35,7 +45,23 @@ func TestWorkerErrorsAreSanitized(t *testing.T) {
 			},
 			"an error without a text": {
 				func() error { var none *unprintableError; return none },
-				"an error of type *jobs_test.unprintableError whose text cannot be read: runtime error: invalid memory address or nil pointer dereference",
+				"an error of type *jobs_test.unprintableError that cannot be read: runtime error: invalid memory address or nil pointer dereference",
+			},
+			"an error without a cause": {
+				func() error { var none *wrappingError; return none },
+				"an error of type *jobs_test.wrappingError that cannot be read: runtime error: invalid memory address or nil pointer dereference",
+			},
+			"a snooze without a time": {
+				func() error { var none *rivertype.JobSnoozeError; return none },
+				"an error of type *rivertype.JobSnoozeError that cannot be read: runtime error: invalid memory address or nil pointer dereference",
+			},
+			"a wrapped snooze without a time": {
+				func() error { var none *rivertype.JobSnoozeError; return fmt.Errorf("later: %w", none) },
+				"an error of type *fmt.wrapError that cannot be read: runtime error: invalid memory address or nil pointer dereference",
+			},
+			"a cancellation without a reason": {
+				func() error { var none *rivertype.JobCancelError; return none },
+				"an error of type *rivertype.JobCancelError that cannot be read: runtime error: invalid memory address or nil pointer dereference",
 			},
 		} {
 			t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -96,6 +97,14 @@ func (w *Written) read(sent pgx.BatchResults, done int, others *Results) (onlyRe
 func IsLocked(err error) bool {
 	rejected, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && rejected.Code == lockNotAvailable
+}
+
+// IsUnstorable reports whether WriteResults or SetState has failed because PostgreSQL rejects a
+// value of one of the results. Then nothing was written, and a repetition would fail too.
+func IsUnstorable(err error) bool {
+	const dataException, programLimitExceeded = "22", "54"
+	rejected, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (strings.HasPrefix(rejected.Code, dataException) || strings.HasPrefix(rejected.Code, programLimitExceeded))
 }
 
 // ClaimOffers claims offered jobs without a limit in one round trip and one transaction. It

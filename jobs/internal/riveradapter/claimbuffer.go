@@ -142,6 +142,7 @@ func (b *claimBuffer) resize(slots int, queues, reserve map[string]int) {
 			delete(b.offers, queue) // the leader offers these jobs elsewhere
 		}
 	}
+	maps.DeleteFunc(b.uncertain, func(queue string, _ []uncertainClaim) bool { return b.queues[queue] == 0 })
 	signal(b.changed)
 }
 

@@ -44,6 +44,18 @@ func TestClaimBufferCountsSlots(t *testing.T) {
 	wantCredit(t, b, wire.Credit{Term: 1, Seen: 1, Slots: 2, Free: map[string]int{"a": 1, "b": 2}}, false)
 }
 
+// Claims without a reply take no slots after the node has stopped working their queue.
+func TestRemovedQueueTakesNoSlots(t *testing.T) {
+	t.Parallel()
+	b := newClaimBuffer(3, map[string]int{"a": 3, "b": 3}, nil, nil)
+	b.add(offerOf(1, 1, "b", 10, 20), noon)
+	before, during := b.take("b", 1).free, b.take("b", 1).free
+	b.markUncertain("b", before, noon)
+	b.resize(3, map[string]int{"a": 3}, nil)
+	b.markUncertain("b", during, noon)
+	wantCredit(t, b, wire.Credit{Term: 1, Seen: 1, Slots: 3, Free: map[string]int{"a": 3}}, false)
+}
+
 func TestReportIsUrgentWhenManySlotsBecomeFree(t *testing.T) {
 	t.Parallel()
 	const slots = 8

@@ -78,19 +78,27 @@ func asCompleted(row *rivertype.JobRow, end time.Time) *rivertype.JobRow {
 
 // without returns the results of all other jobs.
 func without(params *riverdriver.JobSetStateIfRunningManyParams, written map[int64]*rivertype.JobRow) *riverdriver.JobSetStateIfRunningManyParams {
-	left := &riverdriver.JobSetStateIfRunningManyParams{Now: params.Now, Schema: params.Schema}
+	return selected(params, func(i int) bool {
+		_, ok := written[params.ID[i]]
+		return !ok
+	})
+}
+
+// selected returns the results whose indexes are wanted.
+func selected(params *riverdriver.JobSetStateIfRunningManyParams, wanted func(i int) bool) *riverdriver.JobSetStateIfRunningManyParams {
+	some := &riverdriver.JobSetStateIfRunningManyParams{Now: params.Now, Schema: params.Schema}
 	for i, id := range params.ID {
-		if _, ok := written[id]; ok {
+		if !wanted(i) {
 			continue
 		}
-		left.ID = append(left.ID, id)
-		left.Attempt = append(left.Attempt, params.Attempt[i])
-		left.ErrData = append(left.ErrData, params.ErrData[i])
-		left.FinalizedAt = append(left.FinalizedAt, params.FinalizedAt[i])
-		left.MetadataDoMerge = append(left.MetadataDoMerge, params.MetadataDoMerge[i])
-		left.MetadataUpdates = append(left.MetadataUpdates, params.MetadataUpdates[i])
-		left.ScheduledAt = append(left.ScheduledAt, params.ScheduledAt[i])
-		left.State = append(left.State, params.State[i])
+		some.ID = append(some.ID, id)
+		some.Attempt = append(some.Attempt, params.Attempt[i])
+		some.ErrData = append(some.ErrData, params.ErrData[i])
+		some.FinalizedAt = append(some.FinalizedAt, params.FinalizedAt[i])
+		some.MetadataDoMerge = append(some.MetadataDoMerge, params.MetadataDoMerge[i])
+		some.MetadataUpdates = append(some.MetadataUpdates, params.MetadataUpdates[i])
+		some.ScheduledAt = append(some.ScheduledAt, params.ScheduledAt[i])
+		some.State = append(some.State, params.State[i])
 	}
-	return left
+	return some
 }

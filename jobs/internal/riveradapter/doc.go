@@ -32,6 +32,8 @@
 //     acknowledged once the replica has confirmed it.
 //   - Another transaction has locked the row of a result for longer than a moment: the results
 //     that were sent with it are written without it. It is written again until the row is free.
+//   - PostgreSQL rejects a value of a result: the results that were sent with it are written
+//     without it, and it becomes a failure without the worker's metadata.
 //   - A result is executed late: the row's newest attempt was claimed at another time, so the
 //     result is rejected.
 //   - The node was fenced while it hung: it can neither claim nor complete jobs.

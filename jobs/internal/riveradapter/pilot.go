@@ -304,7 +304,7 @@ func (p *Pilot) writeResults(ctx context.Context, params *riverdriver.JobSetStat
 		return nil, fmt.Errorf("set the state of finished jobs: %w", err)
 	}
 	if len(left.ID) > 0 {
-		others, err := p.setStateIn(ctx, nil, left)
+		others, err := p.setStateOfEach(ctx, left)
 		if err != nil {
 			return nil, err // River writes all of them again, so none is acknowledged
 		}

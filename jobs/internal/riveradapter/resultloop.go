@@ -138,16 +138,21 @@ func (p *Pilot) rewriteResults(ctx context.Context) {
 }
 
 // rewrite writes results whose write has failed. It keeps those that it cannot write. If
-// another transaction has locked some of their rows, it writes each half by itself, so that
-// only the results of these rows are kept.
+// another transaction has locked some of their rows, or some cannot be stored, it writes each
+// half by itself, so that only these results are kept. One that cannot be stored becomes a
+// failure.
 func (p *Pilot) rewrite(ctx context.Context, page []Result) error {
 	var left []Result
 	err := p.bounded(ctx, func(ctx context.Context) (err error) {
 		left, err = p.write(ctx, page)
 		return err
 	})
-	if half := len(left) / 2; half > 0 && jobstore.IsLocked(err) {
+	unstorable := jobstore.IsUnstorable(err)
+	if half := len(left) / 2; half > 0 && (unstorable || jobstore.IsLocked(err)) {
 		return errors.Join(p.rewrite(ctx, left[:half]), p.rewrite(ctx, left[half:]))
+	}
+	if unstorable {
+		left = []Result{p.storableResult(ctx, left[0], err)}
 	}
 	p.pending.retry(left)
 	return err

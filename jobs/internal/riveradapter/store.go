@@ -54,7 +54,7 @@ func (p *Pilot) results(params *riverdriver.JobSetStateIfRunningManyParams) jobs
 	}
 	return jobstore.Results{
 		IDs: params.ID, Attempts: params.Attempt, Errors: p.storableErrors(params.ID, params.ErrData), FinalizedAts: params.FinalizedAt,
-		Metadata: metadata, ScheduledAts: params.ScheduledAt, States: states, ClaimedAts: claimedAts(p.buffer.rows(params.ID)),
+		Metadata: metadata, ScheduledAts: storableTimes(params.ScheduledAt), States: states, ClaimedAts: claimedAts(p.buffer.rows(params.ID)),
 	}
 }
 

@@ -17,7 +17,8 @@ type uncertainClaim struct {
 }
 
 // markUncertain keeps ids whose claim may or may not have been executed. They are looked
-// up from due on.
+// up from due on. Those of a queue that the node no longer works are dropped: nothing looks
+// them up, and they would take slots for good.
 func (b *claimBuffer) markUncertain(queue string, ids []int64, due time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -27,7 +28,9 @@ func (b *claimBuffer) markUncertain(queue string, ids []int64, due time.Time) {
 	}
 	for _, id := range ids {
 		delete(b.own, id)
-		b.uncertain[queue] = append(b.uncertain[queue], uncertainClaim{id: id, due: due})
+		if b.queues[queue] > 0 {
+			b.uncertain[queue] = append(b.uncertain[queue], uncertainClaim{id: id, due: due})
+		}
 	}
 	b.uncertainUntil = time.Now().Add(uncertainTimeout)
 	signal(b.changed)
