@@ -126,10 +126,11 @@ func computeRuns(ctx context.Context, pool *pgxpool.Pool, cfg *Config, ahead tim
 	if err != nil {
 		return err
 	}
-	p.From, p.Until, p.Uncompared = planner.Now(), planner.Now().Add(ahead), planner.Uncompared()
-	if p.Runs, err = planner.Runs(ahead, shownRuns); err != nil {
+	p.From, p.Until = planner.Now(), planner.Now().Add(ahead)
+	if p.Runs, err = planner.Runs(ctx, ahead, shownRuns); err != nil {
 		return fmt.Errorf("compute the runs: %w", err)
 	}
+	p.Uncompared = planner.Uncompared()
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/time/rate"
 
@@ -333,17 +334,21 @@ func (r *reloader) audit(ctx context.Context, reason string) {
 	r.unaudited = 0
 }
 
-// problemsOf returns the mistakes of a file, one per line.
+// problemsOf returns the mistakes of a file, one per line. The name of an included file may not be
+// UTF-8, which the database requires.
 func problemsOf(err error) []string {
-	invalid, ok := errors.AsType[*config.InvalidError](err)
-	if !ok {
-		return []string{err.Error()}
+	lines := []string{err.Error()}
+	if invalid, ok := errors.AsType[*config.InvalidError](err); ok {
+		lines = nil
+		problems := invalid.Report.Errors()
+		for _, problem := range problems[:min(len(problems), shownProblems)] {
+			lines = append(lines, problem.String())
+		}
 	}
-	var lines []string
-	for _, problem := range invalid.Report.Errors() {
-		lines = append(lines, problem.String())
+	for i, line := range lines {
+		lines[i] = strings.ToValidUTF8(line, string(utf8.RuneError))
 	}
-	return lines[:min(len(lines), shownProblems)]
+	return lines
 }
 
 // summary returns the mistakes as one line for the pages.

@@ -68,6 +68,14 @@ func TestNodeFollowsIncludedFiles(t *testing.T) {
 	awaitCrons("aa bb ee")
 	eventually(t, "nothing is wrong any more", func() bool { return self(t, pool).ConfigError == "" })
 
+	// The name of a file that has a mistake is not UTF-8.
+	writeFile(t, included("\xff"), cron("aa"))
+	eventually(t, "the node refuses the file", func() bool { return strings.Contains(self(t, pool).ConfigError, "\ufffd.toml:2:8: ") })
+	if err := os.Remove(included("\xff")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "nothing is wrong again", func() bool { return self(t, pool).ConfigError == "" })
+
 	// The whole directory vanishes, as if it were not mounted.
 	if err := os.RemoveAll(filepath.Join(dir, "crons.d")); err != nil {
 		t.Fatal(err)

@@ -42,19 +42,25 @@ func CheckArgs(args json.RawMessage) error {
 	case len(args) > MaxArgs:
 		return &ArgsError{"args", "too large", strconv.Itoa(len(args)) + " bytes as JSON", "at most 64 KiB"}
 	}
-	if at := invalidUTF8(args); at >= 0 {
-		return &ArgsError{"args", "invalid UTF-8", fmt.Sprintf("byte 0x%02x at offset %d", args[at], at), "UTF-8"}
+	return checkObject("args", wantArgs, args)
+}
+
+// checkObject returns an *ArgsError, with paths that begin with name, for a text that is not one
+// JSON object that jsonb takes.
+func checkObject(name, want string, text []byte) error {
+	if at := invalidUTF8(text); at >= 0 {
+		return &ArgsError{name, "invalid UTF-8", fmt.Sprintf("byte 0x%02x at offset %d", text[at], at), "UTF-8"}
 	}
-	if err := argschema.CheckDepth(args); err != nil {
-		return &ArgsError{"args", err.Error(), "", ""}
+	if err := argschema.CheckDepth(text); err != nil {
+		return &ArgsError{name, err.Error(), "", ""}
 	}
-	c := argsChecker{decoder: json.NewDecoder(bytes.NewReader(args))}
+	c := objectChecker{name: name, want: want, decoder: json.NewDecoder(bytes.NewReader(text))}
 	c.decoder.UseNumber()
 	err := c.value()
 	if err == nil {
 		_, err = c.decoder.Token()
 		if errors.Is(err, io.EOF) {
-			return halfPair(args)
+			return halfPair(name, text)
 		}
 		if err == nil {
 			err = errors.New("something follows the object")
@@ -63,7 +69,7 @@ func CheckArgs(args json.RawMessage) error {
 	if wrong, ok := errors.AsType[*ArgsError](err); ok {
 		return wrong
 	}
-	return &ArgsError{"args", "not JSON: " + err.Error(), "", wantArgs}
+	return &ArgsError{name, "not JSON: " + err.Error(), "", want}
 }
 
 func invalidUTF8(text []byte) int {
@@ -77,11 +83,13 @@ func invalidUTF8(text []byte) int {
 	return -1
 }
 
-// argsChecker reads args once, by token.
-type argsChecker struct {
-	decoder *json.Decoder
+// objectChecker reads a JSON object once, by token.
+type objectChecker struct {
+	// name is what the path of a value begins with, want what the object should look like.
+	name, want string
+	decoder    *json.Decoder
 	// steps lead to the value that is being read: names, and places in lists. They
-	// become a path only in an error, because a path can be as long as the args.
+	// become a path only in an error, because a path can be as long as the text.
 	steps []step
 }
 
@@ -92,8 +100,8 @@ type step struct {
 }
 
 // wrong is an error at the value that is being read.
-func (c *argsChecker) wrong(message, got, want string) *ArgsError {
-	path := "args"
+func (c *objectChecker) wrong(message, got, want string) *ArgsError {
+	path := c.name
 	for _, s := range c.steps {
 		if s.place >= 0 {
 			path = element(path, s.place)
@@ -104,13 +112,13 @@ func (c *argsChecker) wrong(message, got, want string) *ArgsError {
 	return &ArgsError{clip(path), message, got, want}
 }
 
-func (c *argsChecker) value() error {
+func (c *objectChecker) value() error {
 	token, err := c.decoder.Token()
 	if err != nil {
 		return notWhole(err)
 	}
 	if len(c.steps) == 0 && token != json.Delim('{') {
-		return c.wrong("not an object", "", wantArgs)
+		return c.wrong("not an object", "", c.want)
 	}
 	if opening, ok := token.(json.Delim); ok {
 		return c.inside(opening)
@@ -119,7 +127,7 @@ func (c *argsChecker) value() error {
 }
 
 // inside reads an object or a list to its end.
-func (c *argsChecker) inside(opening json.Delim) error {
+func (c *objectChecker) inside(opening json.Delim) error {
 	seen := map[string]bool{}
 	at := len(c.steps)
 	c.steps = append(c.steps, step{})
@@ -149,7 +157,7 @@ func (c *argsChecker) inside(opening json.Delim) error {
 	return notWhole(err)
 }
 
-func (c *argsChecker) scalar(token json.Token) error {
+func (c *objectChecker) scalar(token json.Token) error {
 	switch v := token.(type) {
 	case string:
 		if strings.ContainsRune(v, 0) {
@@ -181,7 +189,7 @@ func notWhole(err error) error {
 
 // halfPair finds half of a surrogate pair among the escapes of valid JSON, which
 // Go takes for U+FFFD and jsonb refuses.
-func halfPair(text []byte) error {
+func halfPair(name string, text []byte) error {
 	for i := 0; i+1 < len(text); i++ {
 		if text[i] != '\\' {
 			continue
@@ -192,7 +200,7 @@ func halfPair(text []byte) error {
 		case half < 0xDC00 && surrogate(text[i+6:]) >= 0xDC00:
 			i += 11
 		default:
-			return &ArgsError{"args", "half of a surrogate pair", fmt.Sprintf("%s at offset %d", text[i:i+6], i), "whole characters"}
+			return &ArgsError{name, "half of a surrogate pair", fmt.Sprintf("%s at offset %d", text[i:i+6], i), "whole characters"}
 		}
 	}
 	return nil

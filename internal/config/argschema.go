@@ -39,6 +39,9 @@ func (l *loader) schema(path string, target *Schema, value any) {
 	if err == nil {
 		_, err = l.compiled(Schema(text))
 	}
+	if err == nil {
+		err = checkObject("", wantSchema, text)
+	}
 	var compact bytes.Buffer
 	if err == nil {
 		err = json.Compact(&compact, text)

@@ -23,6 +23,18 @@ var schemaCatalogue = []bad{
 		`forge.toml:4:10: jobs.xy.schema: not a schema: type: fits none of anyOf: not one of the values (got "objct"); want "array", "boolean", "integer", "null", "number", "object", "string", or wrong type (got string); want array`,
 	}},
 	{"no JSON", shellWith(`schema = '{"type": '`), []string{"forge.toml:4:10: jobs.xy.schema: not a schema: not JSON: unexpected EOF"}},
+	{"a text that jsonb refuses", shellWith(`schema = '{"title": "\u0000"}'`), []string{
+		"forge.toml:4:10: jobs.xy.schema: not a schema: title: a NUL character, which PostgreSQL's jsonb refuses; want text without it",
+	}},
+	{"half a character", shellWith(`schema = '{"title": "\ud800"}'`), []string{
+		`forge.toml:4:10: jobs.xy.schema: not a schema: half of a surrogate pair (got \ud800 at offset 11); want whole characters`,
+	}},
+	{"a number that jsonb refuses", shellWith(`schema = '{"default": 1e999999}'`), []string{
+		"forge.toml:4:10: jobs.xy.schema: not a schema: default: a number out of range (got 1e999999); want 1e-323 to 1.7e308, or 0",
+	}},
+	{"a key that stands twice", shellWith(`schema = '{"title": "a", "title": "b"}'`), []string{
+		"forge.toml:4:10: jobs.xy.schema: not a schema: title: stands twice; want each name once",
+	}},
 	{"no file", shellWith(`schema = "/nowhere/x.json"`), []string{"forge.toml:4:10: jobs.xy.schema: not a schema: /nowhere/x.json: no such file or directory"}},
 	{"a directory", shellWith(`schema = "/"`), []string{"forge.toml:4:10: jobs.xy.schema: not a schema: /: not a regular file"}},
 	{"empty", shellWith(`schema = ""`), []string{"forge.toml:4:10: jobs.xy.schema: not a schema: an empty path"}},

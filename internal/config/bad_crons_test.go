@@ -53,6 +53,11 @@ var cronCatalogue = []bad{
 	{"39 both schedule and every", with(`every = "5m"`), []string{`forge.toml:4:1: crons[0].every: unknown key; want schedule = "@every 5m"`}},
 	{"40 four fields", scheduled("* * * *"), []string{inSchedule + `expression: 4 fields (got "* * * *"); want 5 fields, or 6 with leading seconds`}},
 	{"40 seven fields", scheduled("* * * * * * *"), []string{inSchedule + `expression: 7 fields (got "* * * * * * *"); want 5 fields, or 6 with leading seconds`}},
+	{"an instant that has passed", scheduled("@at 2026-01-01T00:00:00Z"), []string{
+		"forge.toml:3:12: warning: crons[0].schedule: the cron never fires again: its time has passed",
+	}},
+	{"an instant to come", scheduled("@at 2027-01-01T00:00:00Z"), nil},
+	{"by hand only", scheduled("@manual"), nil},
 	{"40 six fields", scheduled("0 * * * * *"), nil},
 	{"41 minute 60", scheduled("60 * * * *"), []string{inSchedule + `minute: 60 is out of range (got "60"); want 0 to 59`}},
 	{"42 weekday 8", scheduled("* * * * 8"), []string{`forge.toml:3:21: crons[0].schedule: day-of-week: 8 is out of range (got "8"); want 0 to 7 or SUN to SAT, or 5L, 5#3`}},

@@ -68,6 +68,9 @@ var jobCatalogue = []bad{
 	{"71 NUL in args", inCron(daily + "command = [\"true\"]\nargs = { a = [\"\\u0000\"] }"), []string{
 		"forge.toml:5:15: crons[0].args.a[0]: a NUL character, which PostgreSQL's jsonb refuses; want text without it",
 	}},
+	{"71 NUL in a name of args", inCron(daily + "command = [\"true\"]\nargs = { \"a\\u0000\" = 1 }"), []string{
+		`forge.toml:5:10: crons[0].args."a\x00": a NUL character in a name, which PostgreSQL's jsonb refuses; want a name without it`,
+	}},
 	{"72 invalid UTF-8 in args", inCron(daily + "command = [\"true\"]\nargs = { a = \"\xff\" }"), []string{"forge.toml:5:15: invalid UTF-8 (got byte 0xff); want UTF-8"}},
 	{"74 command line", commanding(`"rm -rf $TMP/*"`), []string{atCommand + `wrong type (got "rm -rf $TMP/*"); want a list of its words, command = ["sh", "-c", "rm -rf $TMP/*"]`}},
 	{"75 relative path", commanding(`["bin/backup"]`), []string{
@@ -76,7 +79,15 @@ var jobCatalogue = []bad{
 	{"75 no program", commanding(`[""]`), []string{atCommand + `no program (got ""); want the program's name or absolute path first`}},
 	{"75 NUL in an argument", commanding(`["true", "a\u0000"]`), []string{"forge.toml:3:20: jobs.xy.command[1]: a NUL character; want text without it"}},
 	{"76 name with =", shellWith(`env = { "A=B" = "1" }`), []string{`forge.toml:4:9: jobs.xy.env."A=B": not a variable's name; want a name without = and NUL`}},
-	{"76 name with NUL", shellWith(`env = { "A\u0000" = "1" }`), []string{`forge.toml:4:9: jobs.xy.env."A\x00": not a variable's name; want a name without = and NUL`}},
+	{"76 name with NUL", shellWith(`env = { "A\u0000" = "1" }`), []string{`forge.toml:4:9: jobs.xy.env."A\x00": a NUL character in a name; want a name without it`}},
+	{"76 NUL in a key or value that is stored", shellWith(`cwd = "/a\u0000"`) + "tags = { \"a\\u0000\" = \"b\", c = \"\\u0000\" }\nunique = { by_args = [\"a\\u0000\"] }\n" +
+		"[jobs.yz]\nkind = \"http\"\nurl = \"https://example.com/\"\nbody = \"\\u0000\"\n", []string{
+		"forge.toml:4:7: jobs.xy.cwd: a NUL character; want text without it",
+		`forge.toml:5:10: jobs.xy.tags."a\x00": a NUL character in a name; want a name without it`,
+		"forge.toml:5:31: jobs.xy.tags.c: a NUL character; want text without it",
+		`forge.toml:6:23: jobs.xy.unique.by_args[0]: not the name of an argument, or twice (got "a\x00"); want true, or a list of their names such as ["document"]`,
+		"forge.toml:10:8: jobs.yz.body: a NUL character; want text without it",
+	}},
 	{"76 value with NUL", shellWith(`env = { A = "\u0000" }`), []string{"forge.toml:4:13: jobs.xy.env.A: a NUL character; want text without it"}},
 	{"76 LD_PRELOAD", shellWith(`env = { LD_PRELOAD = "/tmp/x.so" }`), []string{
 		"forge.toml:4:9: jobs.xy.env.LD_PRELOAD: a variable that changes which code the program loads; want no LD_* or DYLD_*",

@@ -161,10 +161,25 @@ func (l *loader) checkCronJob(path string, cron Cron) {
 	}
 }
 
+// fewJobs are so few that an error lists all of them. maxJobHints bounds the errors for which a
+// name is compared with those of all jobs, of which there may be very many.
+const (
+	fewJobs     = 10
+	maxJobHints = 20
+)
+
 func (l *loader) unknownJob(path, name string) {
-	names := slices.Collect(maps.Keys(l.cfg.Jobs))
-	want := suggest(name, names)
-	if want == "" || len(names) > 10 && nearest(name, names) == "" {
+	want := ""
+	switch {
+	case len(l.cfg.Jobs) <= fewJobs:
+		want = suggest(name, slices.Collect(maps.Keys(l.cfg.Jobs)))
+	case l.jobHints < maxJobHints:
+		l.jobHints++
+		if near := nearest(name, slices.Collect(maps.Keys(l.cfg.Jobs))); near != "" {
+			want = strconv.Quote(near)
+		}
+	}
+	if want == "" {
 		want = "[jobs." + clip(name) + "] (of kind go for a Go program's worker), or command, url or sql in its place"
 	}
 	l.wrong(path, "unknown job", strconv.Quote(clip(name)), want)
@@ -185,9 +200,14 @@ func (l *loader) checkZone(path, zone string) {
 	if !l.ok(path) {
 		return
 	}
-	if _, err := cronexpr.LoadZone(zone); err != nil {
-		l.badExpression(path, err)
+	err, known := l.zoneErrors[zone]
+	if !known {
+		if _, err = cronexpr.LoadZone(zone); err == nil {
+			return
+		}
+		l.zoneErrors[zone] = err // finding the nearest zone takes a millisecond
 	}
+	l.badExpression(path, err)
 }
 
 // checkSchedule checks the expression and what the policy makes of it.
@@ -220,7 +240,7 @@ func (l *loader) checkSchedule(path string, cron Cron) {
 	}
 	l.checkInterval(path, cron, parsed.MinInterval())
 	l.checkJitter(path, cron, parsed.MinInterval())
-	l.checkBounds(path, cron)
+	l.checkBounds(path, cron, parsed)
 	l.checkExclude(path, cron, parsed)
 }
 
@@ -237,8 +257,11 @@ func (l *loader) checkJitter(path string, cron Cron, interval time.Duration) {
 	l.wrong(where, "not below the shortest interval of the schedule "+strconv.Quote(clip(cron.Schedule)), strconv.Quote(cron.Jitter.String()), want)
 }
 
-func (l *loader) checkBounds(path string, cron Cron) {
+func (l *loader) checkBounds(path string, cron Cron, schedule *cronexpr.Schedule) {
 	start, end := cron.StartAt.Time(), cron.EndAt.Time()
+	if _, ok := schedule.Next(l.now()); !ok && !schedule.Manual() {
+		l.warn(path+".schedule", "the cron never fires again: its time has passed", "")
+	}
 	switch where := path + ".end_at"; {
 	case end.IsZero() || !l.ok(where):
 	case !start.IsZero() && !end.After(start):

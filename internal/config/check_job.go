@@ -206,7 +206,7 @@ func (l *loader) checkShell(path string, job Job) {
 	case !l.ok(command):
 	case len(job.Command) == 0:
 		l.wrong(command, "no command", "", `a list such as ["date", "-u"]`)
-	case job.Command[0] == "":
+	case job.Command[0] == "" && l.ok(element(command, 0)):
 		l.wrong(command, "no program", `""`, "the program's name or absolute path first")
 	case strings.Contains(job.Command[0], "/") && !filepath.IsAbs(job.Command[0]):
 		l.wrong(element(command, 0), "relative path", strconv.Quote(clip(job.Command[0])), "an absolute path, or a bare name that is found on PATH")

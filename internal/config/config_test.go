@@ -2,10 +2,12 @@ package config
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -292,5 +294,38 @@ priority = 2
 `)
 	if c.Jobs["one"].Priority != 4 || c.Jobs["two"].Priority != 2 {
 		t.Errorf("priorities = %d, %d, want 4, 2", c.Jobs["one"].Priority, c.Jobs["two"].Priority)
+	}
+}
+
+// TestManyWrongNames checks that the time for finding the names that were meant is bounded.
+func TestManyWrongNames(t *testing.T) {
+	t.Parallel()
+	const crons = 3000
+	var jobs, unknownJobs, unknownZones, fine strings.Builder
+	for i := range fewJobs + 1 {
+		fmt.Fprintf(&jobs, "[jobs.report-%d]\nkind = \"go\"\n", i)
+	}
+	cron := func(text *strings.Builder, i int, job, zone string) {
+		fmt.Fprintf(text, "[[crons]]\nname = \"cron-%d\"\nschedule = \"@daily\"\njob = %q\ntimezone = %q\n", i, job, zone)
+	}
+	for i := range crons {
+		cron(&unknownJobs, i, "repotr-1", "UTC")
+		cron(&unknownZones, i, "report-1", "Europe/Berln")
+		cron(&fine, i, "report-1", "UTC")
+	}
+	_, report, _ := parseWith(jobs.String() + unknownJobs.String())
+	if problems := report.Errors(); len(problems) != crons || problems[maxJobHints-1].Want != `"report-1"` || !strings.HasPrefix(problems[maxJobHints].Want, "[jobs.repotr-1] ") {
+		t.Errorf("%d errors, two of them %v", len(problems), problems[maxJobHints-1:maxJobHints+1])
+	}
+	began := time.Now()
+	mustParse(t, jobs.String()+fine.String())
+	took := time.Since(began)
+	began = time.Now()
+	_, report, _ = parseWith(jobs.String() + unknownZones.String())
+	if problems := report.Errors(); len(problems) != crons || problems[crons-1].Want != `an IANA name such as "Europe/Berlin"` {
+		t.Errorf("%d errors, the last %v", len(problems), problems[len(problems)-1])
+	}
+	if wrong := time.Since(began); wrong > 8*took {
+		t.Errorf("%s for wrong zones, %s for right ones", wrong, took)
 	}
 }

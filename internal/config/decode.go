@@ -95,10 +95,14 @@ func (l *loader) str(path string, target reflect.Value, f field, value any) {
 	if !take(l, path, func(s string) { text = s }, f, value, want) {
 		return
 	}
+	if strings.ContainsRune(text, 0) { // PostgreSQL stores none
+		l.wrong(path, "a NUL character", "", "text without it")
+		return
+	}
 	if f.name == "overlap" && text == "forbid" {
 		text = "skip" // the word that Kubernetes has for it
 	}
-	if f.refs() {
+	if f.refs() && !l.overridden(path) {
 		if text = l.resolve(path, text); !l.ok(path) {
 			return
 		}
@@ -266,6 +270,10 @@ func (l *loader) mapping(path string, target reflect.Value, f field, value any) 
 	}
 	element := field{name: f.name, typ: target.Type().Elem(), tag: f.tag}
 	for _, name := range slices.Sorted(maps.Keys(table)) {
+		if strings.ContainsRune(name, 0) {
+			l.wrongKey(join(path, name), "a NUL character in a name", "a name without it")
+			continue
+		}
 		item := reflect.New(target.Type().Elem()).Elem()
 		l.set(join(path, name), item, element, table[name])
 		target.SetMapIndex(reflect.ValueOf(name), item)

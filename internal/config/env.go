@@ -42,6 +42,14 @@ func (l *loader) overrides() {
 	}
 }
 
+// overridden says whether a variable will override what the file gives at a path, which need then
+// not be resolved.
+func (l *loader) overridden(path string) bool {
+	variable := key{path: path}.override()
+	return l.env[variable] != "" && l.given[path] != variable &&
+		slices.ContainsFunc(scalarKeys(), func(k key) bool { return k.path == path })
+}
+
 // override sets one key from its variable.
 func (l *loader) override(k key, name string) {
 	l.given[k.path] = name

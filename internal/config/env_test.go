@@ -67,6 +67,22 @@ func TestEveryScalarKeyHasAVariable(t *testing.T) {
 	}
 }
 
+func TestOverriddenReferenceIsNotResolved(t *testing.T) {
+	t.Parallel()
+	const text = "[database]\nurl = \"${env:UNSET}\"\n"
+	if c := mustParse(t, text, "FORGE_DATABASE_URL=postgres://variable"); c.Database.URL != "postgres://variable" {
+		t.Errorf("url = %q", c.Database.URL)
+	}
+	if c := mustParse(t, text, "FORGE_DATABASE_URL=${env:SET}", "SET=postgres://reference"); c.Database.URL != "postgres://reference" {
+		t.Errorf("url = %q", c.Database.URL)
+	}
+	for _, variable := range []string{"FORGE_DATABASE_URL=", "DATABASE_URL=postgres://last"} { // neither overrides
+		if _, _, err := parseWith(text, variable); err == nil {
+			t.Errorf("with %s the reference to an unset variable is accepted", variable)
+		}
+	}
+}
+
 func TestBadEnvironment(t *testing.T) {
 	t.Parallel()
 	_, report, err := parseWith("[node]\nslots = 3\n",

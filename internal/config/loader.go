@@ -32,7 +32,11 @@ type loader struct {
 	// aliases lead from a job in the short form to its cron.
 	aliases map[string]string
 	schemas map[Schema]*argschema.Schema // that were compiled
-	report  Report
+	// zoneErrors are the errors of wrong time zones, jobHints counts the unknown jobs for which
+	// the nearest name was searched.
+	zoneErrors map[string]error
+	jobHints   int
+	report     Report
 
 	path   string // of the file itself; empty where there is none
 	isPart bool   // the file is included: a source keeps what its crons give
@@ -57,7 +61,7 @@ func newLoader(name string, options LoadOptions) *loader {
 	return &loader{
 		name: name, dir: options.dir, now: options.now, onHost: options.onHost, env: options.environ(), judge: options.JudgeAlert,
 		cfg: Default(), ix: newIndex(""),
-		given: map[string]string{}, broken: map[string]bool{}, aliases: map[string]string{},
+		given: map[string]string{}, broken: map[string]bool{}, aliases: map[string]string{}, zoneErrors: map[string]error{},
 		path: options.path, limits: options.limits, jobFiles: map[string]*source{}, directories: map[string]bool{},
 	}
 }

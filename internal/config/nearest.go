@@ -14,8 +14,8 @@ func nearest(got string, names []string) string {
 	}
 	got = strings.ToLower(got)
 	best, distance := "", len([]rune(got))/3+1
-	for _, name := range slices.Sorted(slices.Values(names)) {
-		if d := levenshtein(got, strings.ToLower(name)); d < distance || d == distance && best == "" {
+	for _, name := range names {
+		if d := levenshtein(got, strings.ToLower(name)); d < distance || d == distance && (best == "" || name < best) {
 			best, distance = name, d
 		}
 	}

@@ -135,7 +135,7 @@ func (l *loader) uniqueArgs(path string, target *UniqueArgs, value any) {
 	var names []string
 	for i, item := range items {
 		name, ok := item.(string)
-		if !ok || name == "" || slices.Contains(names, name) {
+		if !ok || name == "" || strings.ContainsRune(name, 0) || slices.Contains(names, name) {
 			l.wrong(element(path, i), "not the name of an argument, or twice", l.describe(field{}, item), want)
 			return
 		}

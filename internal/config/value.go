@@ -24,12 +24,18 @@ func (l *loader) args(path string, target *map[string]any, value any) {
 	}
 }
 
-// plain reports the values in a tree that JSON or PostgreSQL cannot hold.
+// plain reports the names and values in a tree that JSON or PostgreSQL cannot hold. It replaces
+// dates and times by their text.
 func (l *loader) plain(path string, value any) bool {
 	fine := true
 	switch v := value.(type) {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if strings.ContainsRune(name, 0) {
+				l.wrongKey(join(path, name), "a NUL character in a name, which PostgreSQL's jsonb refuses", "a name without it")
+				fine = false
+			}
+			v[name] = dateText(v[name])
 			fine = l.plain(join(path, name), v[name]) && fine
 			if text, ok := v[name].(string); ok && text != "" && redact.Name(name) {
 				l.warn(join(path, name), "a secret in the args, which are stored and shown", `env or headers of the job, with "${env:NAME}"`)
@@ -50,12 +56,32 @@ func (l *loader) plain(path string, value any) bool {
 		}
 	default:
 		if items, ok := asList(value); ok {
-			for i, item := range items {
-				fine = l.plain(element(path, i), item) && fine
+			for i := range items {
+				items[i] = dateText(items[i])
+				fine = l.plain(element(path, i), items[i]) && fine
 			}
 		}
 	}
 	return fine
+}
+
+// dateText returns the text of a TOML date or time, and any other value as it is. One without an
+// offset must not get that of the host: it differs between nodes, and changes with daylight saving.
+func dateText(value any) any {
+	at, ok := value.(time.Time)
+	if !ok {
+		return value
+	}
+	switch at.Location().String() { // as the decoder calls what has no offset
+	case "date-local":
+		return at.Format(time.DateOnly)
+	case "time-local":
+		return at.Format("15:04:05.999999999")
+	case "datetime-local":
+		return at.Format("2006-01-02T15:04:05.999999999")
+	default:
+		return at.Format(time.RFC3339Nano)
+	}
 }
 
 // describe shows a value as it was found, unless it may be a secret.

@@ -436,3 +436,21 @@ func TestDefinition(t *testing.T) {
 		}
 	}
 }
+
+// The leader notices an edit even if the database's clock was set back before it.
+func TestEditionChangesAfterClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	store := cronstore.New(pool)
+	apply(t, pool, "one", map[string]cronstore.Spec{"a": spec("@yearly"), "b": spec("@yearly")}, false)
+	exec(t, pool, `UPDATE forge_crons SET updated_at = updated_at + interval '1 hour' WHERE name = 'a'`) // as if it were set back now
+	before, err := store.Edition(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, pool, "two", map[string]cronstore.Spec{"a": spec("@yearly"), "b": spec("@every 1s")}, false)
+	after, err := store.Edition(t.Context())
+	if err != nil || after == before {
+		t.Errorf("edition %q before and %q after an edit, %v", before, after, err)
+	}
+}

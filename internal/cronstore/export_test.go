@@ -6,3 +6,6 @@ const (
 	FindSQL        = findSQL
 	OnlyIndexesSQL = onlyIndexesSQL
 )
+
+// SetEvaluated sets how many ticks of all crons a plan evaluates.
+func (p *Planner) SetEvaluated(most int) { p.left = most }

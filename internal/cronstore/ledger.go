@@ -99,7 +99,8 @@ const markReplacedSQL = `
 UPDATE forge_cron_ticks SET verdict = 'replaced', reason = $2
 WHERE job_id = ANY($1) AND verdict <> 'replaced'`
 
-const editionSQL = `SELECT concat_ws(' ', count(*), max(updated_at)) FROM forge_crons`
+// The newest updated_at is not enough: the database's clock may have been set back since.
+const editionSQL = `SELECT concat_ws(' ', count(*), sum(extract(epoch FROM updated_at))) FROM forge_crons`
 
 // Upcoming is when a cron is due next; Next is zero if never. The leader keeps nothing else
 // of a cron that is not due soon.

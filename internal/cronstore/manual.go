@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
@@ -32,8 +34,10 @@ const insideSQL = `SELECT cron, tick FROM forge_cron_ticks WHERE cron = $1 AND t
 
 // The ticks that have a job or wait for one.
 const takenSQL = `
-SELECT cron, tick FROM forge_cron_ticks
-WHERE cron = $1 AND tick >= $2 AND tick < $3 AND (job_id IS NOT NULL OR verdict = 'queued')`
+SELECT tick FROM forge_cron_ticks
+WHERE cron = $1 AND tick >= $2 AND tick < $3 AND (job_id IS NOT NULL OR verdict = 'queued')
+ORDER BY tick
+LIMIT $4`
 
 // Trigger is a requested run.
 type Trigger struct {
@@ -100,17 +104,17 @@ func (s *Store) BackfillTicks(ctx context.Context, span Span) (Backfill, error) 
 	if err != nil {
 		return b, err
 	}
-	ran, err := s.keys(ctx, "read the ticks of "+span.Cron+" that ran", takenSQL, span.Cron, span.From, span.To)
-	if err != nil {
-		return b, err
-	}
+	ran := takenTicks{store: s, cron: span.Cron, from: span.From, to: span.To, more: true}
 	last := span.To.Add(-time.Nanosecond)
 	if cron.Watermark.Before(last) {
 		last = cron.Watermark
 	}
 	for due := range timeline.Ticks(span.From.Add(-time.Nanosecond), last) {
+		taken, err := ran.has(ctx, due.At)
 		switch {
-		case due.SkippedDST || due.Excluded != "" || ran[KeyOf(span.Cron, due.At)]:
+		case err != nil:
+			return b, err
+		case due.SkippedDST || due.Excluded != "" || taken:
 			b.Left++
 		case len(b.Ticks) == span.Limit:
 			b.More = true
@@ -120,6 +124,40 @@ func (s *Store) BackfillTicks(ctx context.Context, span Span) (Backfill, error) 
 		}
 	}
 	return b, nil
+}
+
+// takenTicks reads in pages which ticks of a span have a job or wait for one: a month of a cron
+// that fires each second has millions.
+type takenTicks struct {
+	store    *Store
+	cron     string
+	from, to time.Time   // what is left to be read
+	page     []time.Time // in order
+	more     bool        // there may be further pages
+}
+
+// takenPage is how many ticks a page has.
+const takenPage = 10_000
+
+// has reports whether a tick is among them. Callers pass ascending ticks.
+func (t *takenTicks) has(ctx context.Context, at time.Time) (bool, error) {
+	for {
+		for len(t.page) > 0 && t.page[0].Before(at) {
+			t.page = t.page[1:]
+		}
+		if len(t.page) > 0 || !t.more {
+			return len(t.page) > 0 && t.page[0].Equal(at), ctx.Err()
+		}
+		page, err := postgres.Select(ctx, t.store.db, "read the ticks of "+t.cron+" that ran", pgx.RowTo[time.Time], takenSQL,
+			t.cron, latest(t.from, at), t.to, takenPage)
+		if err != nil {
+			return false, err
+		}
+		t.page, t.more = page, len(page) == takenPage
+		if t.more {
+			t.from = page[len(page)-1].Add(time.Microsecond)
+		}
+	}
 }
 
 // Claim records that a tick runs by request and not by the schedule: verdict is

@@ -22,8 +22,12 @@ WHERE c.name = ANY($1)`
 const maxPlanned = 1000
 
 // maxWalked bounds the ticks of one cron that a plan evaluates: nearly two years of a cron
-// that fires each minute, eleven days of one that fires each second.
-const maxWalked = 1_000_000
+// that fires each minute, eleven days of one that fires each second. maxWalkedInAll bounds those
+// of all crons, which take some seconds.
+const (
+	maxWalked      = 1_000_000
+	maxWalkedInAll = 20_000_000
+)
 
 // RunChange is how the runs of one cron would change.
 type RunChange struct {
@@ -114,6 +118,8 @@ type Planner struct {
 	crons   map[string]Cron
 	// uncompared is the number of other changed crons.
 	uncompared int
+	// left is how many ticks of all crons may still be evaluated.
+	left int
 }
 
 // Planner compares the crons of a file with the current ones, and reads the database's clock.
@@ -122,7 +128,7 @@ func (s *Store) Planner(ctx context.Context, wanted map[string]Spec) (*Planner, 
 	if err != nil {
 		return nil, err
 	}
-	p := &Planner{wanted: wanted, crons: map[string]Cron{}}
+	p := &Planner{wanted: wanted, crons: map[string]Cron{}, left: maxWalkedInAll}
 	p.changed = slices.Sorted(slices.Values(slices.Concat(outcome.Added, outcome.Changed, outcome.Removed)))
 	if more := len(p.changed) - maxPlanned; more > 0 {
 		p.changed, p.uncompared = p.changed[:maxPlanned], more
@@ -143,21 +149,29 @@ func (s *Store) Planner(ctx context.Context, wanted map[string]Spec) (*Planner, 
 // Now returns the instant at which the plan starts.
 func (p *Planner) Now() time.Time { return p.now }
 
-// Uncompared returns the number of changed crons that Runs leaves out.
+// Uncompared returns the number of changed crons that Runs has left out.
 func (p *Planner) Uncompared() int { return p.uncompared }
 
 // Runs returns the crons whose runs within ahead would change if the crons of the
 // file were put in force now, by name, each with at most keep of the first runs
 // that appear and vanish. Skipped ticks are no runs.
-func (p *Planner) Runs(ahead time.Duration, keep int) ([]RunChange, error) {
+func (p *Planner) Runs(ctx context.Context, ahead time.Duration, keep int) ([]RunChange, error) {
 	changes := []RunChange{}
-	for _, name := range p.changed {
+	for i, name := range p.changed {
+		if p.left <= 0 {
+			p.uncompared += len(p.changed) - i
+			break
+		}
 		now, then, err := p.timelines(name)
 		if err != nil {
 			return nil, err
 		}
-		if change := p.compare(name, now, then, p.now.Add(ahead), keep); change.Appear+change.Vanish > 0 {
+		change := p.compare(name, now, then, p.now.Add(ahead), keep)
+		if change.Appear+change.Vanish > 0 {
 			changes = append(changes, change)
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
 	}
 	return changes, nil
@@ -190,50 +204,51 @@ func (p *Planner) timelines(name string) (now, then *Timeline, err error) {
 // compare walks both timelines in parallel.
 func (p *Planner) compare(name string, now, then *Timeline, until time.Time, keep int) RunChange {
 	change := RunChange{Cron: name, Until: until}
-	old, stopOld := iter.Pull(now.runs(p.now, until))
+	old, stopOld := iter.Pull(now.ticksOrNone(p.now, until))
 	defer stopOld()
-	edited, stopEdited := iter.Pull(then.runs(p.now, until))
+	edited, stopEdited := iter.Pull(then.ticksOrNone(p.now, until))
 	defer stopEdited()
 	a, hasA := old()
 	b, hasB := edited()
 	for walked := 0; hasA || hasB; walked++ {
 		if walked == maxWalked {
-			change.Until = earlier(a, hasA, b, hasB)
+			change.Until = earlier(a.At, hasA, b.At, hasB)
 			break
 		}
-		switch {
-		case hasA && hasB && a.Equal(b):
+		p.left--
+		at := earlier(a.At, hasA, b.At, hasB)
+		vanishes, appears := false, false
+		if hasA && a.At.Equal(at) {
+			vanishes = a.mayFire()
 			a, hasA = old()
+		}
+		if hasB && b.At.Equal(at) {
+			appears = b.mayFire()
 			b, hasB = edited()
-		case hasA && (!hasB || a.Before(b)):
+		}
+		switch {
+		case vanishes == appears:
+		case vanishes:
 			change.Vanish++
 			if len(change.FirstVanishing) < keep {
-				change.FirstVanishing = append(change.FirstVanishing, a)
+				change.FirstVanishing = append(change.FirstVanishing, at)
 			}
-			a, hasA = old()
 		default:
 			change.Appear++
 			if len(change.FirstAppearing) < keep {
-				change.FirstAppearing = append(change.FirstAppearing, b)
+				change.FirstAppearing = append(change.FirstAppearing, at)
 			}
-			b, hasB = edited()
 		}
 	}
 	return change
 }
 
-// runs yields the ticks that fire. A nil timeline has none.
-func (t *Timeline) runs(after, until time.Time) iter.Seq[time.Time] {
-	return func(yield func(time.Time) bool) {
-		if t == nil {
-			return
-		}
-		for due := range t.Ticks(after, until) {
-			if due.mayFire() && !yield(due.At) {
-				return
-			}
-		}
+// ticksOrNone is Ticks. A nil timeline has none.
+func (t *Timeline) ticksOrNone(after, until time.Time) iter.Seq[Due] {
+	if t == nil {
+		return func(func(Due) bool) {}
 	}
+	return t.Ticks(after, until)
 }
 
 func earlier(a time.Time, hasA bool, b time.Time, hasB bool) time.Time {

@@ -1,6 +1,8 @@
 package cronstore_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -19,7 +21,7 @@ func foresee(t *testing.T, pool *pgxpool.Pool, crons map[string]cronstore.Spec, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes, err := planner.Runs(ahead, 2)
+	changes, err := planner.Runs(t.Context(), ahead, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,6 +99,35 @@ func TestPlannerBoundsEvaluatedTicks(t *testing.T) {
 	if change.Appear != 1_000_000 || change.Until.After(time.Now().Add(13*aDay)) {
 		t.Errorf("%d runs until %s", change.Appear, change.Until)
 	}
+	apply(t, pool, "one", map[string]cronstore.Spec{"excluded": spec("@daily")}, false)
+	excluded := spec("@every 1s")
+	excluded.Exclude = []string{"* * * * *"}
+	change = foresee(t, pool, map[string]cronstore.Spec{"excluded": excluded}, 366*aDay)["excluded"]
+	if change.Vanish < 10 || change.Until.After(time.Now().Add(13*aDay)) {
+		t.Errorf("of a cron without runs: %d runs until %s", change.Vanish, change.Until)
+	}
+}
+
+// The evaluated ticks of all crons are bounded. The crons that are left out are counted.
+func TestPlannerBoundsEvaluatedTicksOfAllCrons(t *testing.T) {
+	t.Parallel()
+	planner, err := cronstore.New(pgtest.Pool(t)).Planner(t.Context(), map[string]cronstore.Spec{
+		"a": spec("@hourly"), "b": spec("@hourly"), "c": spec("@hourly"), "d": spec("@hourly"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	planner.SetEvaluated(40)
+	changes, err := planner.Runs(t.Context(), aDay, 0)
+	if err != nil || len(changes) != 2 || changes[1].Appear != 24 || planner.Uncompared() != 2 {
+		t.Errorf("%+v, %d uncompared, %v", changes, planner.Uncompared(), err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	planner.SetEvaluated(40)
+	if _, err := planner.Runs(ended, aDay, 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("without a caller: %v", err)
+	}
 }
 
 // A plan compares the runs of a bounded number of crons, and counts the others.
@@ -111,7 +142,7 @@ func TestPlannerBoundsCrons(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes, err := planner.Runs(aDay, 0)
+	changes, err := planner.Runs(t.Context(), aDay, 0)
 	if err != nil || len(changes) != 1000 || changes[999].Cron != "cron-0999" || planner.Uncompared() != 3 {
 		t.Errorf("%d crons, %d uncompared, %v", len(changes), planner.Uncompared(), err)
 	}

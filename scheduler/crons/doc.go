@@ -61,6 +61,10 @@
 // it fires the loaded crons that are due. When crons change, all crons are loaded again,
 // and the previous set stays in use until the new one is complete.
 //
+// The rows have the times of the next ticks, which an older version of forge may have computed with
+// an older time zone database. A new term computes those that are hours away once more, three to
+// four hours before they come, so that a tick that is due earlier than stored is not late.
+//
 // In memory, the leader keeps the name and the next check of every cron. It keeps the
 // definition only of crons that are due again within ten minutes.
 //

@@ -35,6 +35,11 @@ const (
 	silenceLimit = time.Minute
 	// probeEvery is how often an idle leader reads the database's clock.
 	probeEvery = 10 * time.Second
+	// verifyLead is how long before its stored time the next tick of a cron is computed again.
+	// Another version of forge may have stored it, with another time zone database: by that of
+	// this one the tick may be due earlier. The crons of a page are spread over verifySpread.
+	verifyLead   = 3 * time.Hour
+	verifySpread = time.Hour
 
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 2 * time.Second
@@ -185,6 +190,7 @@ func (l *fireLoop) load(ctx context.Context) error {
 		if err != nil {
 			return 0, err
 		}
+		l.verifyEarly(page.Crons)
 		pass.dueHeap.add(page.Crons...)
 		l.meter.initSeries(page.Crons)
 		pass.after = page.Next
@@ -198,6 +204,17 @@ func (l *fireLoop) load(ctx context.Context) error {
 		l.reload()
 	}
 	return nil
+}
+
+// verifyEarly makes the next check of stored crons earlier, see verifyLead. Crons that are due soon
+// are left alone: a leader that is new has enough to do.
+func (l *fireLoop) verifyEarly(stored []cronstore.Upcoming) {
+	soon := l.clock.now(time.Now()).Add(verifyLead + verifySpread)
+	for i := range stored {
+		if next := &stored[i].Next; next.After(soon) {
+			*next = next.Add(-verifyLead - verifySpread*time.Duration(i)/time.Duration(len(stored)))
+		}
+	}
 }
 
 // fire records one batch: the crons that are due by the estimated clock, or those of the

@@ -27,7 +27,8 @@ type fakeStore struct {
 	ahead       time.Duration
 	next        map[string]time.Time
 	interval    time.Duration
-	fail        []error // errors of the next calls of Fire
+	stale       time.Duration // how much later than next the stored times are
+	fail        []error       // errors of the next calls of Fire
 	log         []string
 	sizes       []int           // batch sizes
 	prepareTime time.Duration   // time to prepare one cron
@@ -55,7 +56,7 @@ func (d *fakeStore) Upcoming(_ context.Context, after string, most int) (page cr
 			page.Next = page.Crons[most-1].Name
 			break
 		}
-		page.Crons = append(page.Crons, cronstore.Upcoming{Name: name, Next: d.next[name]})
+		page.Crons = append(page.Crons, cronstore.Upcoming{Name: name, Next: d.next[name].Add(d.stale)})
 		page.Read++
 	}
 	return page, nil
@@ -111,6 +112,22 @@ func TestFireLoopWakesByDatabaseClock(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An older version of forge has stored the times of the next ticks, and a country has abolished
+// daylight saving since.
+func TestFireLoopVerifiesStoredTicks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &fakeStore{interval: 24 * time.Hour, stale: time.Hour}
+		d.next = map[string]time.Time{"c": time.Now().Add(20 * time.Hour)}
+		if err := runFor(t, d, nil, 45*time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if diff := cmp.Diff([]string{"c checked 2h0m0s too early", "c 0s", "c 0s"}, d.log); diff != "" {
+			t.Error(diff)
+		}
+	})
 }
 
 func TestIdleFireLoopOnlyReadsClock(t *testing.T) {
