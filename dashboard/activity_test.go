@@ -43,7 +43,7 @@ func TestActivityShowsFacts(t *testing.T) {
 	t.Parallel()
 	c := dashboardtest.New()
 	c.Events = []eventstore.Event{
-		{ID: 9, At: dashboardtest.Epoch, Type: eventstore.LeaderElected, NodeID: "node-1", Role: "scheduler", Term: 4, Data: json.RawMessage(`{"gap_ms": 13}`)},
+		{ID: 9, At: dashboardtest.Epoch, Type: eventstore.LeaderElected, NodeID: "node-1", Role: "scheduler", Term: 4, Data: json.RawMessage(`{"gap_ms": 13, "reason": "stepped_down"}`)},
 		{ID: 8, At: dashboardtest.Epoch, Type: eventstore.CronPaused, Data: json.RawMessage(`{"cron": "a/b", "by": "ada"}`)},
 		{ID: 7, At: dashboardtest.Epoch, Type: eventstore.JobCancelled, Data: json.RawMessage(`{"ids": [1,2,3,4,5,6,7], "jobs": 7, "nested": {"a": [1]}, "none": null}`)},
 		{ID: 6, At: dashboardtest.Epoch, Type: eventstore.ConfigRejected, NodeID: "node-2", Data: json.RawMessage(`{"reason": "line_3 <b>", "problems": []}`)},
@@ -55,9 +55,9 @@ func TestActivityShowsFacts(t *testing.T) {
 	}
 	page := get(t, handlerOf(c), "/activity").Body.String()
 	for _, want := range []string{
-		`<tr id="events-9">`, `<a href="/leaders?role=scheduler">Scheduler</a>`, "gap 13 ms, term 4",
+		`<tr id="events-9">`, `<a href="/leaders?role=scheduler">Scheduler</a>`, "gap 13 ms, stepped down, term 4",
 		`<a href="/crons/a%2Fb">a/b</a>`, "ids 1, 2, 3, 4, 5, 2 more, jobs 7, nested {&#34;a&#34;:[1]}",
-		`<span class="word bad">Config rejected</span>`, "line 3 &lt;b&gt;", "Of another program",
+		`<span class="word bad">Config rejected</span>`, "line_3 &lt;b&gt;", "Of another program",
 		`<tr id="audit-3">`, `<a href="/jobs/42">42</a>`, `<span class="word bad">job.retry</span>`, "refused 409", "ada from 10.0.0.1",
 		`<a href="/activity" aria-current="page" data-key="e">Activity</a>`,
 	} {

@@ -345,3 +345,16 @@ func TestCookieOfOtherHostsDoesNotLogIn(t *testing.T) {
 		}
 	}
 }
+
+// A browser sends the credentials of a proxy in front with every request.
+func TestSessionBesideOtherCredentials(t *testing.T) {
+	t.Parallel()
+	for header, want := range map[string]string{"Basic YTpi": "session", "Negotiate": "session", "": "session", "Bearer token": "token", "bearer": ""} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.AddCookie(&http.Cookie{Name: "forge", Value: "session"})
+		r.Header.Set("Authorization", header)
+		if got, _ := auth.SecretOf(r); got != want {
+			t.Errorf("%q: secret %q, want %q", header, got, want)
+		}
+	}
+}

@@ -63,6 +63,7 @@ func TestBadAddresses(t *testing.T) {
 		{"/api/v1/jobs?cursor=%01", 400, web.ErrForgedCursor.Error()},
 		{"/api/v1/jobs?cursor=AAAAAAAAAAAAYmVmb3JlPTQy", 400, web.ErrForgedCursor.Error()},
 		{"/api/v1/crons/backup/ticks?before=2026-11-19T02:00:00", 400, "before must be a time such as 2026-11-20T15:04:05Z"},
+		{"/api/v1/metrics/breakdown?by=kind&to=0000-01-01T00:00:00Z", 400, "to must be a time such as 2026-11-20T15:04:05Z"},
 	} {
 		w := get(t, h, c.path)
 		if got := decode[web.Problem](t, w); w.Code != c.status || got.Detail != c.detail || (w.Header().Get("Content-Type") == web.ProblemMedia) != (c.status >= 400) {
@@ -291,6 +292,21 @@ func TestEveryWriteRejectsInvalidBodies(t *testing.T) {
 			if got := decode[web.Problem](t, w); w.Code != step.status || !strings.Contains(got.Detail, step.says) || len(c.Done) > 0 {
 				t.Errorf("%s %.40s: %d %s, did %v", path, step.body, w.Code, got.Detail, c.Done)
 			}
+		}
+	}
+}
+
+// A parameter of a POST would be ignored: dry_run=true in the address instead of the body.
+func TestEveryWriteRejectsParameters(t *testing.T) {
+	t.Parallel()
+	c := dashboardtest.New()
+	for path, r := range addresses(newServer(c)) {
+		if r.Posts == nil {
+			continue
+		}
+		w := post(t, handlerOf(c), path+"?dry_run=true", jsonType, bodyFor(path))
+		if got := decode[web.Problem](t, w); w.Code != 400 || got.Detail != `"dry_run" is unknown; there are no parameters` || len(c.Done) > 0 {
+			t.Errorf("%s: %d %s, did %v", path, w.Code, got.Detail, c.Done)
 		}
 	}
 }

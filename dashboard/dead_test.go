@@ -91,7 +91,7 @@ func TestDeadPages(t *testing.T) {
 			`href="/jobs/42">#42</a>`, `href="/crons/backup">backup</a>`, "node-2", "attempt 2 on node-7: node lost: no heartbeat<", `action="/dead/d28cfe5c16a/retry"`, `name="id" value="41"`,
 			"2 dead letters in the group", "Retry all…",
 		},
-		"/dead/" + dashboardtest.DeadGroup + "/retry":         {"Retry 2 dead letters of dump?", "They run once more", `method="post" action="/dead/d28cfe5c16a/retry"`},
+		"/dead/" + dashboardtest.DeadGroup + "/retry":         {"Retry 2 dead letters of dump?", "They run once more", `method="post" action="/dead/d28cfe5c16a/retry"`, `name="up_to" value="42"`, `name="as_of" value="2026-11-20T12:00:00Z"`},
 		"/dead/" + dashboardtest.DeadGroup + "/discard":       {"Discard 2 dead letters of dump?", "removed from the list"},
 		"/dead/" + dashboardtest.DeadGroup + "/discard?id=41": {`Discard dump <span class="h1-id">#41</span>?`, "It is removed from the list", `name="id" value="41"`, "disk full", "Discard it"},
 	} {
@@ -106,14 +106,14 @@ func TestDeadPages(t *testing.T) {
 		t.Fatalf("reading did %q", c.Done)
 	}
 	for _, step := range []struct{ action, fields, location, done, says string }{
-		{"discard", "", "/dead?did=discard&n=2", "discard []d28cfe5c16a older 0s newer 0s by the dashboard from 127.0.0.1", "2 dead letters discarded."},
+		{"discard", "up_to=42&as_of=2026-11-20T12:00:00Z", "/dead?did=discard&n=2", "discard []d28cfe5c16a older 0s newer 0s by the dashboard from 127.0.0.1", "2 dead letters discarded."},
 		{"retry", "id=42", "/dead/d28cfe5c16a?did=retry&n=2", "retry [42]d28cfe5c16a older 0s newer 0s by the dashboard from 127.0.0.1", "2 jobs are available again."},
 	} {
 		w := post(t, h, "/dead/"+dashboardtest.DeadGroup+"/"+step.action, formType, step.fields)
 		if w.Code != http.StatusSeeOther || w.Header().Get("Location") != step.location || c.Done[len(c.Done)-1] != step.done {
 			t.Errorf("%s: %d to %s, did %q", step.action, w.Code, w.Header().Get("Location"), c.Done)
 		}
-		if page := get(t, h, step.location).Body.String(); !strings.Contains(page, step.says) || strings.Contains(page, "No dead letters.") != (step.fields == "") {
+		if page := get(t, h, step.location).Body.String(); !strings.Contains(page, step.says) || strings.Contains(page, "No dead letters.") != (step.action == "discard") {
 			t.Errorf("%s: the page does not say %q, or shows what was", step.action, step.says)
 		}
 	}
@@ -121,6 +121,9 @@ func TestDeadPages(t *testing.T) {
 		if w := post(t, h, path, formType, "id=none"); w.Code != want {
 			t.Errorf("%s: %d", path, w.Code)
 		}
+	}
+	if w := post(t, h, "/dead/"+dashboardtest.DeadGroup+"/retry", formType, ""); w.Code != http.StatusBadRequest {
+		t.Errorf("all, without what was counted: %d", w.Code)
 	}
 }
 

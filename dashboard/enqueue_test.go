@@ -57,6 +57,7 @@ func TestEnqueueAPI(t *testing.T) {
 		{`{"kind": "dump", "weight": -1}`, 422, "weight must be from 1 to 1000000 (got -1).", nil},
 		{`{"kind": "dump", "queue": "A b"}`, 422, "queue must be", nil},
 		{`{"kind": "dump", "at": "2027-01-01T00:00:00"}`, 422, "at must be a time such as", nil},
+		{`{"kind": "dump", "at": "9999-12-31T23:59:59-12:00"}`, 422, "at must be a time such as", nil},
 		{`{"kind": "dump", "unique": "` + strings.Repeat("k", 1001) + `"}`, 422, "unique may have at most 1000 bytes.", nil},
 		{`{"kind": "dump", "command": ["id"]}`, 422, `the field \"command\" is unknown`, nil},
 	} {
@@ -121,7 +122,7 @@ func TestEnqueueForm(t *testing.T) {
 	}
 	c.Done = nil
 	for body, want := range map[string]int{
-		"kind=dump&args=%5B%5D": 422, "kind=dump&priority=first": 400, "kind=dump&at=tomorrow": 400, "kind=nope": 422, "": 422,
+		"kind=dump&args=%5B%5D": 422, "kind=dump&priority=first": 400, "kind=dump&at=tomorrow": 400, "kind=dump&at=9999-12-31T23:59:59-12:00": 400, "kind=nope": 422, "": 422,
 		"kind=dump&duplicates=debounce": 422, "kind=dump&duplicates=replace&period=5s": 422, "kind=dump&duplicates=throttle&period=0s": 422,
 		"kind=dump&duplicates=throttle&period=1h&max_wait=2h": 422, "kind=dump&period=1h": 422,
 	} {

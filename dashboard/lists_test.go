@@ -329,6 +329,11 @@ func TestPanicIsAProblem(t *testing.T) {
 	if got := decode[web.Problem](t, w); w.Code != http.StatusInternalServerError || strings.Contains(got.Detail, "luck") || !strings.Contains(log.String(), "api/file.go") {
 		t.Errorf("%d %s\n%s", w.Code, w.Body, &log)
 	}
+	c := dashboardtest.New()
+	c.Jobs[0].ScheduledAt = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC) // which JSON cannot have
+	if w := get(t, handlerOf(c), "/api/v1/jobs"); w.Code != http.StatusInternalServerError || w.Body.Len() == 0 {
+		t.Errorf("an answer that cannot be encoded: %d %s", w.Code, w.Body)
+	}
 	late := makeServer(options).guard.Recovered(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("{"))
 		panic("late")

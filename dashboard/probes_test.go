@@ -8,11 +8,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/api"
+	"github.com/forge-scheduler/forge/dashboard/auth"
 	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/internal/dashboardtest"
+	"github.com/forge-scheduler/forge/internal/access"
 )
 
 func TestLeaderProbe(t *testing.T) {
@@ -98,6 +101,32 @@ func TestReadyzHidesDetailsFromAnonymousCallers(t *testing.T) {
 	if body := decode[api.Readiness](t, get(t, New(opts), "/readyz")); body.NotReady[1] != detail.Error() {
 		t.Errorf("without tokens: %q", body.NotReady)
 	}
+}
+
+// hangingTokens are those of a database that does not answer.
+type hangingTokens struct{ auth.Tokens }
+
+func (hangingTokens) Verify(ctx context.Context, _ string) (access.Holder, error) {
+	<-ctx.Done()
+	return access.Holder{}, ctx.Err()
+}
+
+// A probe with a token takes no longer than one without while the database hangs.
+func TestReadyzWithTokenHasTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, opts := clusterWithTokens()
+		opts.Auth.Tokens = hangingTokens{}
+		opts.Cluster.Ready = func(ctx context.Context) error {
+			<-ctx.Done()
+			return cluster.UnreadyError{Public: "database: it does not answer", Err: ctx.Err()}
+		}
+		h, start := New(opts), time.Now()
+		w := requestAs(t, h, "viewer", "GET", "/readyz")
+		if took := time.Since(start); w.Code != http.StatusServiceUnavailable || took > auth.ProbeTimeout {
+			t.Errorf("%d after %v", w.Code, took)
+		}
+	})
 }
 
 // An anonymous caller may read the reason: it names no hosts.

@@ -77,6 +77,7 @@ func TestPagesShowSelectedTime(t *testing.T) {
 		"/jobs?from=2026-11-12T02:00&to=2026-11-12T04:00":                   {"since:2026-11-12T02:00:00Z until:2026-11-12T04:00:00Z", "2026-11-12 02:00 to 04:00 UTC", `value="2026-11-12T04:00"`},
 		"/jobs?filter=since:6h&kind=a":                                      {`aria-current="true">6h</a>`, "last 6h", `href="/jobs?kind=a&amp;span=24h"`},
 		"/jobs?span=7d&filter=since:6h":                                     {`value="since:7d"`, `aria-current="true">7d</a>`},
+		"/jobs?sort=slowest&filter=since:6h":                                {`href="/jobs?sort=slowest&amp;span=24h"`, `name="sort" value="slowest"`},
 		"/jobs":                                                             {"<summary>any time</summary>"},
 	} {
 		page := get(t, h, path).Body.String()

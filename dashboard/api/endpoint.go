@@ -154,7 +154,7 @@ type call struct {
 // unless the operation has another one.
 func post[B, T any](s *API, path string, o route.Operation, do func(c *call, body B) (T, error)) route.Route {
 	o.Status, o.Body, o.Answer = cmp.Or(o.Status, http.StatusOK), reflect.TypeFor[B](), reflect.TypeFor[T]()
-	return route.Route{Path: path, Write: route.Operator, Posts: &o, Post: func(w http.ResponseWriter, r *http.Request) {
+	return route.Route{Path: path, Write: route.Operator, Posts: &o, Post: s.checked(&o, func(w http.ResponseWriter, r *http.Request, _ *web.Query) {
 		c := &call{Request: r, by: auth.RequestOrigin(r, "the API"), status: o.Status}
 		var body B
 		var document T
@@ -166,7 +166,7 @@ func post[B, T any](s *API, path string, o route.Operation, do func(c *call, bod
 			w.Header().Set(route.LocationHeader, c.location)
 		}
 		s.answer(w, r, c.status, document, err)
-	}}
+	})}
 }
 
 // nothing is the body of a POST that needs none.

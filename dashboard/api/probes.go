@@ -67,7 +67,10 @@ type Readiness struct {
 }
 
 func (s *API) readyz(w http.ResponseWriter, r *http.Request) {
-	missing := cluster.Causes(s.Readiness.Get(r.Context()), s.SeesDetails(r))
+	ctx, cancel := context.WithTimeout(r.Context(), auth.ProbeTimeout)
+	defer cancel()
+	err := s.Readiness.Get(ctx)
+	missing := cluster.Causes(err, err != nil && s.SeesDetails(r.WithContext(ctx)))
 	status := http.StatusOK
 	if len(missing) > 0 {
 		status = http.StatusServiceUnavailable

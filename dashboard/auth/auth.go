@@ -75,15 +75,11 @@ func newAuth(tokens Tokens, users Users, now func() time.Time) *auth {
 	}
 }
 
-// SecretOf returns the secret of a request and whether it is a session. A header takes
-// precedence over a cookie. Over TLS, only the cookie counts that other hosts of the domain
+// SecretOf returns the secret of a request and whether it is a session. A token in the header
+// takes precedence over a cookie; credentials of other schemes are those of a proxy. Over TLS, only the cookie counts that other hosts of the domain
 // cannot set: they could log a browser in as another user.
 func SecretOf(r *http.Request) (secret string, session bool) {
-	if header := r.Header.Get("Authorization"); header != "" {
-		scheme, token, _ := strings.Cut(header, " ")
-		if !strings.EqualFold(scheme, "Bearer") {
-			token = ""
-		}
+	if scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
 		return strings.TrimSpace(token), false
 	}
 	if cookie, err := r.Cookie(secureCookie); err == nil {

@@ -136,24 +136,34 @@ func markText(t time.Time, step time.Duration) string {
 
 // roundUpTo returns the first instant from t on that is a multiple of step after midnight.
 func roundUpTo(t time.Time, step time.Duration) time.Time {
-	midnight := time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, t.Location())
+	day := midnight(t, 0)
 	if step >= 24*time.Hour {
-		if midnight.Before(t) {
-			midnight = midnight.AddDate(0, 0, 1)
+		if day.Before(t) {
+			day = midnight(t, 1)
 		}
-		return midnight
+		return day
 	}
-	rounded := midnight.Add(t.Sub(midnight).Truncate(step))
+	rounded := day.Add(t.Sub(day).Truncate(step))
 	if rounded.Before(t) {
 		rounded = rounded.Add(step)
 	}
 	return rounded
 }
 
+// midnight returns the beginning of the day that is a number of days after the day of t.
+func midnight(t time.Time, days int) time.Time {
+	noon := time.Date(t.Year(), t.Month(), t.Day()+days, 12, 0, 0, 0, t.Location())
+	begin := time.Date(noon.Year(), noon.Month(), noon.Day(), 0, 0, 0, 0, t.Location())
+	if begin.Day() != noon.Day() { // the clocks skip midnight
+		_, begin = begin.ZoneBounds()
+	}
+	return begin
+}
+
 // next returns the mark after one: days have different lengths where clocks change.
 func next(t time.Time, step time.Duration) time.Time {
 	if step >= 24*time.Hour {
-		return t.AddDate(0, 0, int(step/(24*time.Hour)))
+		return midnight(t, int(step/(24*time.Hour)))
 	}
 	return roundUpTo(t.Add(step), step)
 }

@@ -18,6 +18,10 @@ func TestAxisHasInstants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	havana, err := cronexpr.LoadZone("America/Havana")
+	if err != nil {
+		t.Fatal(err)
+	}
 	at := func(text string) time.Time {
 		instant, err := time.Parse(time.RFC3339, text)
 		if err != nil {
@@ -35,6 +39,7 @@ func TestAxisHasInstants(t *testing.T) {
 		{"2026-11-20T18:00:00Z", "2026-11-21T06:00:00Z", time.UTC, "Nov 20, 18:00 | 20:00 | 22:00 | Nov 21, 00:00 | 02:00 | 04:00"},
 		{"2026-11-20T02:00:00Z", "2026-11-20T02:00:30Z", time.UTC, "Nov 20, 02:00:00 | 02:00:05 | 02:00:10 | 02:00:15 | 02:00:20 | 02:00:25"},
 		{"2026-10-23T22:00:00Z", "2026-10-29T23:00:00Z", berlin, "Oct 24 | Oct 25 | Oct 26 | Oct 27 | Oct 28 | Oct 29"}, // the clocks change
+		{"2026-03-06T05:00:00Z", "2026-03-12T04:00:00Z", havana, "Mar 6 | Mar 7 | Mar 8 | Mar 9 | Mar 10 | Mar 11"},     // and skip midnight
 		{"2016-11-20T00:00:00Z", "2026-11-20T00:00:00Z", time.UTC, "Nov 20 | "},
 	} {
 		w := window.Window{From: at(test.from), To: at(test.to), Zone: test.zone}

@@ -275,6 +275,9 @@ func factWords(key string, value any) string {
 	case text == "":
 		return ""
 	case key == "reason" || key == "causes" || key == "error":
+		if strings.Contains(text, " ") { // a sentence, not the name of a reason
+			return text
+		}
 		return strings.ReplaceAll(text, "_", " ")
 	default:
 		return format.PlainText(strings.ReplaceAll(key, "_", " ")) + " " + text

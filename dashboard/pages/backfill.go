@@ -114,7 +114,7 @@ func spanOf(cron cronstore.Cron, from, to, limit string) (cronstore.Span, error)
 
 func wallTime(what, text, zone string) (time.Time, error) {
 	for _, layout := range []string{localTime, "2006-01-02T15:04:05", time.RFC3339} {
-		if at, err := time.ParseInLocation(layout, text, zoneOf(zone)); err == nil {
+		if at, err := time.ParseInLocation(layout, text, zoneOf(zone)); err == nil && web.IsTime(at) {
 			return at, nil
 		}
 	}

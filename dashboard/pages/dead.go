@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -214,6 +215,9 @@ type deadActBody struct {
 	// Jobs is the number of dead letters that the action is for, Error that of the last.
 	Jobs  int64
 	Error string
+	// UpTo is the highest id that was counted, AsOf the time of the count.
+	UpTo int64
+	AsOf string
 }
 
 // deadEffects describe what an action does to many dead letters, or to one.
@@ -236,10 +240,12 @@ func loadDeadAct(action jobstore.Action) func(*Pages, context.Context, *request)
 		b := &deadActBody{
 			base:  base{name: title(action) + " dead letters of " + group.Kind, beat: s.pulseOf(facts)},
 			Group: newDeadGroupRow(facts.now, group), Action: string(action), Title: title(action), Icon: Icons[action], What: deadEffects[action].many,
-			Jobs: group.Jobs, Error: format.PlainText(group.Error),
+			Error: format.PlainText(group.Error),
 		}
 		if !req.Values.Has("id") {
-			return b, nil
+			counted, err := s.DeadLetterOps.CountDead(ctx, jobstore.DeadFilter{Group: group.Group})
+			b.Jobs, b.UpTo, b.AsOf = counted.Jobs, counted.UpTo, asOf(counted)
+			return b, err
 		}
 		letter, err := s.deadLetter(ctx, group.Group, req.Values.Get("id"))
 		b.ID, b.Jobs, b.Error, b.What = letter.ID, 1, format.PlainText(letter.Error), deadEffects[action].one
@@ -281,16 +287,12 @@ func (s *Pages) formDead(action jobstore.Action) http.HandlerFunc {
 		if !ok {
 			return
 		}
-		filter := jobstore.DeadFilter{Group: r.PathValue("group")}
-		if text := fields.Get("id"); text != "" {
-			id, err := cluster.JobID(text)
-			if err != nil {
-				s.AnswerError(w, r, err)
-				return
-			}
-			filter.IDs = []int64{id}
+		filter, counted, err := deadOf(r.PathValue("group"), fields)
+		if err != nil {
+			s.AnswerError(w, r, err)
+			return
 		}
-		done, err := s.ActOnDead(r.Context(), jobstore.Order{Action: action, By: auth.RequestOrigin(r, viaPage)}, filter, jobstore.Matching{}, false)
+		done, err := s.ActOnDead(r.Context(), jobstore.Order{Action: action, By: auth.RequestOrigin(r, viaPage)}, filter, counted, false)
 		if err != nil {
 			s.AnswerError(w, r, err)
 			return
@@ -301,4 +303,17 @@ func (s *Pages) formDead(action jobstore.Action) http.HandlerFunc {
 		}
 		redirectWithNotice(w, r, back+"?"+web.Encode("did", string(action), "n", strconv.Itoa(done.Changed)))
 	}
+}
+
+// deadOf returns what a form is for: one dead letter of a group, or all that were counted.
+func deadOf(group string, fields url.Values) (filter jobstore.DeadFilter, counted jobstore.Matching, err error) {
+	filter.Group = group
+	text := fields.Get("id")
+	if text == "" {
+		counted, err = countedBefore(fields)
+		return filter, counted, err
+	}
+	id, err := cluster.JobID(text)
+	filter.IDs = []int64{id}
+	return filter, counted, err
 }

@@ -55,7 +55,7 @@ func (s *Pages) jobTime(req *request, f jobstore.Filter, now time.Time) (timeCon
 	}
 	w, timed := windowOf(f.Where, zoned, now)
 	f.Where = filter.New(slices.DeleteFunc(slices.Clone(f.Where.Terms()), func(t filter.Term) bool { return slices.Contains(timeKeys, t.Key) })...)
-	c := s.timeControl(w, now, "/jobs", "", longSpans, []string{"state", f.State, "kind", f.Kind, "queue", f.Queue, "cron", f.Cron, "filter", f.Where.String()})
+	c := s.timeControl(w, now, "/jobs", "", longSpans, []string{"state", f.State, "kind", f.Kind, "queue", f.Queue, "cron", f.Cron, "filter", f.Where.String(), "sort", string(f.Sort)})
 	if !timed {
 		c.anyTime()
 	}

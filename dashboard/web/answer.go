@@ -5,6 +5,7 @@ package web
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -150,12 +151,16 @@ func WriteJSON(w http.ResponseWriter, status int, body any) {
 	write(w, JSONMedia, status, body)
 }
 
-// write writes an answer. It does not report errors, because they mean that the client is
-// gone.
+// write writes an answer. A body that cannot be encoded is an error of the node: the panic
+// is answered with 500.
 func write(w http.ResponseWriter, contentType string, status int, body any) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(fmt.Errorf("encode an answer: %w", err))
+	}
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body)
+	_, _ = w.Write(append(text, '\n')) // the client is gone
 }
 
 // List is the body of every list. Next is the address of the next page, empty on the last

@@ -42,6 +42,9 @@ const MaxBody = 72 << 10
 // IsText reports whether the database accepts s as text.
 func IsText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
+// IsTime reports whether answers can show an instant: times in JSON have years of four digits.
+func IsTime(at time.Time) bool { return at.UTC().Year() >= 1 && at.UTC().Year() <= 9999 }
+
 var errNoText = errors.New("may not have the character NUL")
 
 // TextValues parses the names and values of an address or a form.
@@ -98,7 +101,8 @@ func StrictJSON(body []byte, into any) error {
 			wrong = append(wrong, unknownField(m.name, known))
 			continue
 		}
-		if err := json.Unmarshal(m.raw, field.value.Addr().Interface()); err != nil {
+		err := json.Unmarshal(m.raw, field.value.Addr().Interface())
+		if at, ok := reflect.TypeAssert[time.Time](field.value); err != nil || ok && !IsTime(at) {
 			wrong = append(wrong, WrongField(m.name, fmt.Sprintf("must be %s (got %s)", valuesOf(field.value.Type()), shownValue(m.raw))))
 		} else if field.value.Kind() == reflect.String && !IsText(field.value.String()) {
 			wrong = append(wrong, WrongField(m.name, errNoText.Error()))

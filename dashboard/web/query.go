@@ -102,7 +102,7 @@ func (q *Query) Time(key string) time.Time {
 		return time.Time{}
 	}
 	t, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
+	if err != nil || !IsTime(t) {
 		q.Errs = append(q.Errs, fmt.Errorf("%s must be a time such as 2026-11-20T15:04:05Z", key))
 	}
 	return t

@@ -117,9 +117,15 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("filter, character %d: found %s, want %s", e.At, e.Found, e.Want)
 }
 
+// maxText is the length of a filter in bytes. Each row is compared with each term.
+const maxText = 8 << 10
+
 // Parse parses a filter of a list with these keys. Its errors are of type *Error.
 func Parse(text string, keys []Key) (*Filter, error) {
 	p := parser{text: text}
+	if len(text) > maxText {
+		return nil, p.fail(0, fmt.Sprintf("%d bytes", len(text)), fmt.Sprintf("at most %d", maxText))
+	}
 	var terms []Term
 	for p.skipBlanks(); p.at < len(p.text); p.skipBlanks() {
 		t, err := p.term(keys)

@@ -2,6 +2,7 @@ package filter
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,21 +58,22 @@ func TestParse(t *testing.T) {
 func TestParseNamesMistakes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"send":             `filter, character 1: found "send", want KEY:VALUE, such as kind:send*`,
-		"kind:a  knd:b":    `filter, character 9: found the key "knd", want "kind"`,
-		"é:b":              `filter, character 1: found the key "é", want one of kind, state, took, since`,
-		"kind:é nothing:b": `filter, character 8: found the key "nothing", want one of kind, state, took, since`,
-		"kind:":            `filter, character 6: found "", want a text, such as kind:send*`,
-		`kind:a"b c`:       `filter, character 7: found quotes without an end, want another "`,
-		"state:run*":       `filter, character 7: found "run*", want one of running, discarded`,
-		"state:lost":       `filter, character 7: found "lost", want one of running, discarded`,
-		"took:10s":         `filter, character 6: found "10s", want > or < and a duration, such as took:>10s`,
-		"took:>":           `filter, character 6: found ">", want > or < and a duration, such as took:>10s`,
-		"took:>>1s":        `filter, character 6: found ">>1s", want > or < and a duration, such as took:>10s`,
-		"took:>soon":       `filter, character 6: found ">soon", want > or < and a duration, such as took:>10s`,
-		"took:>1*s":        `filter, character 6: found ">1*s", want > or < and a duration, such as took:>10s`,
-		"since:yesterday":  `filter, character 7: found "yesterday", want how long ago, or an instant in RFC 3339, such as since:2h or since:2026-11-20T02:00:00Z`,
-		"since:0":          `filter, character 7: found "0", want how long ago, or an instant in RFC 3339, such as since:2h or since:2026-11-20T02:00:00Z`,
+		"send":                              `filter, character 1: found "send", want KEY:VALUE, such as kind:send*`,
+		"kind:a  knd:b":                     `filter, character 9: found the key "knd", want "kind"`,
+		"é:b":                               `filter, character 1: found the key "é", want one of kind, state, took, since`,
+		"kind:é nothing:b":                  `filter, character 8: found the key "nothing", want one of kind, state, took, since`,
+		"kind:":                             `filter, character 6: found "", want a text, such as kind:send*`,
+		`kind:a"b c`:                        `filter, character 7: found quotes without an end, want another "`,
+		"state:run*":                        `filter, character 7: found "run*", want one of running, discarded`,
+		"state:lost":                        `filter, character 7: found "lost", want one of running, discarded`,
+		"took:10s":                          `filter, character 6: found "10s", want > or < and a duration, such as took:>10s`,
+		"took:>":                            `filter, character 6: found ">", want > or < and a duration, such as took:>10s`,
+		"took:>>1s":                         `filter, character 6: found ">>1s", want > or < and a duration, such as took:>10s`,
+		"took:>soon":                        `filter, character 6: found ">soon", want > or < and a duration, such as took:>10s`,
+		"took:>1*s":                         `filter, character 6: found ">1*s", want > or < and a duration, such as took:>10s`,
+		"since:yesterday":                   `filter, character 7: found "yesterday", want how long ago, or an instant in RFC 3339, such as since:2h or since:2026-11-20T02:00:00Z`,
+		"kind:" + strings.Repeat("a", 8188): "filter, character 1: found 8193 bytes, want at most 8192",
+		"since:0":                           `filter, character 7: found "0", want how long ago, or an instant in RFC 3339, such as since:2h or since:2026-11-20T02:00:00Z`,
 	} {
 		f, err := Parse(text, keys)
 		if mistake, ok := errors.AsType[*Error](err); !ok || mistake.Error() != want {

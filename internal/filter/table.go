@@ -35,18 +35,23 @@ func (t Table[T]) Select(f *Filter, now time.Time, rows []T) []T {
 	if f == nil {
 		return rows
 	}
+	terms := make([][]Term, len(t))
+	for i, column := range t {
+		terms[i] = f.Of(column.Name)
+	}
 	found := []T{}
 	for i := range rows {
-		if t.matches(f, now, &rows[i]) {
+		if t.matches(terms, now, &rows[i]) {
 			found = append(found, rows[i])
 		}
 	}
 	return found
 }
 
-func (t Table[T]) matches(f *Filter, now time.Time, row *T) bool {
-	for _, column := range t {
-		if terms := f.Of(column.Name); len(terms) > 0 && !column.matches(terms, now, row) {
+// matches reports whether a row matches the terms of each column.
+func (t Table[T]) matches(terms [][]Term, now time.Time, row *T) bool {
+	for i, column := range t {
+		if len(terms[i]) > 0 && !column.matches(terms[i], now, row) {
 			return false
 		}
 	}

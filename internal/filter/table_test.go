@@ -72,3 +72,13 @@ func TestOrdersSort(t *testing.T) {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
 }
+
+// The terms of a filter are not sorted into columns again for each row.
+func TestSelectAllocatesLittle(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
+	table := Table[row]{{Key: Key{Name: "name"}, Texts: func(*row, time.Time) []string { return nil }}}
+	f := New(Is("name", "a"), Is("name", "b"))
+	rows := make([]row, 1000)
+	if n := testing.AllocsPerRun(10, func() { table.Select(f, time.Time{}, rows) }); n > 10 {
+		t.Errorf("%v allocations for %d rows", n, len(rows))
+	}
+}
