@@ -1,12 +1,16 @@
 package forge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/compactor"
@@ -22,6 +26,55 @@ import (
 	"github.com/forge-scheduler/forge/scheduler/deadletters"
 	"github.com/forge-scheduler/forge/scheduler/rescue"
 )
+
+// ownConfig returns a node's copy of the configuration: the program may change its own for
+// another node, and may have set database.url after the configuration was loaded.
+func ownConfig(cfg *Config) *Config {
+	own := *cfg
+	own.Database.LeaderURL = cmp.Or(own.Database.LeaderURL, own.Database.URL)
+	return &own
+}
+
+// checkListen rejects an address as LoadConfig does: the program may have set it since.
+func checkListen(cfg *Config) error {
+	if cfg.HTTP.Local() || cfg.Dashboard.ByToken() {
+		return nil
+	}
+	return fmt.Errorf("http.listen = %q is not a loopback address, and there is no authentication; "+
+		`want auth = "token" in [dashboard], or an address such as "127.0.0.1:8080"`, cfg.HTTP.Listen)
+}
+
+// checkLeaderURL returns an error if database.leader_url leads to another database than
+// database.url: the node would take the roles of the cluster there. It returns nil if a
+// server does not answer, which what connects next reports.
+func (n *Node) checkLeaderURL(ctx context.Context) error {
+	if n.cfg.Database.LeaderURL == n.cfg.Database.URL {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, leadersTimeout)
+	defer cancel()
+	leaders, err := postgres.NewPool(ctx, postgres.PoolOptions{
+		URL: n.cfg.Database.LeaderURL, Schema: n.cfg.Database.Schema,
+		ApplicationName: leaderstore.ApplicationName(n.cfg.Node.ID, n.incarnation),
+	})
+	if err != nil {
+		return err
+	}
+	defer postgres.ClosePool(leaders)
+	// Two transactions cannot have one lock, unless they are in two databases.
+	both, id := false, rand.Int64()
+	_ = pgx.BeginFunc(ctx, leaders, func(tx pgx.Tx) error {
+		const lock = `SELECT pg_try_advisory_xact_lock($1)`
+		if _, err := tx.Exec(ctx, lock, id); err != nil {
+			return err
+		}
+		return n.pool.QueryRow(ctx, lock, id).Scan(&both)
+	})
+	if both {
+		return errors.New("database.leader_url and database.url lead to two databases; want two addresses of one")
+	}
+	return nil
+}
 
 // queuesOf returns the queues that a node with this configuration works.
 func queuesOf(cfg *Config) map[string]int {

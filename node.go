@@ -58,6 +58,7 @@ type Node struct {
 	writes        *writeCheck
 
 	// The state while the node runs.
+	used            atomic.Bool // by Run or Close
 	readiness       readiness
 	outage          outage
 	admission       admission
@@ -68,9 +69,11 @@ type Node struct {
 }
 
 // New returns a node that is not running and not connected. cfg comes from LoadConfig or
-// ParseConfig. The error names missing or wrong settings. A node whose Run is not called
-// must be closed.
+// ParseConfig. New copies it, but not its maps and lists, so a program can change node.id
+// and http.listen for its next node. The error names missing or wrong settings. A node
+// whose Run is not called must be closed.
 func New(cfg *Config, opts ...Option) (*Node, error) {
+	cfg = ownConfig(cfg)
 	n := &Node{
 		opts: options{logger: slog.Default(), version: "dev", ready: func() {}},
 		cfg:  cfg, incarnation: nodestore.NewIncarnation(), reloadRequested: make(chan struct{}, 1),
@@ -79,7 +82,7 @@ func New(cfg *Config, opts ...Option) (*Node, error) {
 		opt(&n.opts)
 	}
 	n.current.Store(cfg)
-	if err := errors.Join(cfg.RequireDatabase(), n.checkAlerts(cfg), n.checkUsers(cfg)); err != nil {
+	if err := errors.Join(cfg.RequireDatabase(), checkListen(cfg), n.checkAlerts(cfg), n.checkUsers(cfg)); err != nil {
 		return nil, err
 	}
 	n.createLog()
@@ -196,8 +199,11 @@ func (n *Node) createRoles() error {
 
 // Run runs the node until ctx ends, which is not an error. It then hands its roles over,
 // drains its jobs and leaves the cluster. A Node runs once; Run closes it before it
-// returns.
+// returns. A further call, and a call after Close, returns an error.
 func (n *Node) Run(ctx context.Context) (err error) {
+	if n.used.Swap(true) {
+		return errUsed
+	}
 	defer func() { err = errors.Join(err, n.cleanup.run()) }()
 	listener, err := n.openListener()
 	if err != nil {
@@ -218,6 +224,8 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	return n.serve(ctx, listener, member)
 }
 
+var errUsed = errors.New("the node has run or was closed; a node runs once: create another with forge.New")
+
 // join migrates the database, joins the cluster and applies the file.
 func (n *Node) join(ctx context.Context, member *nodestore.Member) error {
 	if err := postgres.Ping(ctx, n.pool); err != nil {
@@ -225,6 +233,9 @@ func (n *Node) join(ctx context.Context, member *nodestore.Member) error {
 	}
 	if !n.byLease() {
 		if err := engine.CheckSessions(ctx, engine.Options{URL: n.cfg.Database.URL, LeaderURL: n.cfg.Database.LeaderURL}); err != nil {
+			return err
+		}
+		if err := n.checkLeaderURL(ctx); err != nil {
 			return err
 		}
 	}
@@ -287,9 +298,12 @@ func (n *Node) serve(ctx context.Context, listener net.Listener, member *nodesto
 	return err
 }
 
-// Close releases the resources of a node whose Run is not called. Run calls it itself.
-// Further calls do nothing.
+// Close releases the resources of a node whose Run is not called. Further calls do nothing,
+// nor does a call while the node runs or after that: end the context of Run instead.
 func (n *Node) Close() {
+	if n.used.Swap(true) {
+		return
+	}
 	if err := n.cleanup.run(); err != nil {
 		n.logger.Warn("could not close the node in order", "error", err)
 	}

@@ -240,6 +240,9 @@ func openPool(ctx context.Context, cfg *config.Config, anyServer bool) (*pgxpool
 	}
 	if err := postgres.Ping(ctx, pool); err != nil {
 		postgres.ClosePool(pool)
+		if errors.Is(ctx.Err(), context.Canceled) { // interrupted, which says nothing about the database
+			return nil, ctx.Err()
+		}
 		return nil, databaseError(err)
 	}
 	return pool, nil

@@ -38,7 +38,10 @@ func (a *app) devCommand() *cobra.Command {
 			"Kill a leader with kill -9 and watch another node take over.",
 		Example: "  forge dev --nodes 3",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			opts.LogFormat = log.format
+			if _, err := log.logger(a); err != nil {
+				return err
+			}
+			opts.LogFormat, opts.Args = log.format, log.serveArgs
 			return a.dev(cmd.Context(), opts)
 		},
 	}
@@ -48,6 +51,11 @@ func (a *app) devCommand() *cobra.Command {
 	flags.StringVar(&opts.Listen, "listen", defaultListen, "address of the first node; the others take the ports after it")
 	log.register(cmd)
 	return cmd
+}
+
+// serveArgs returns the arguments of a node, which logs from this level on.
+func (f *logFlags) serveArgs(n devcluster.Node) []string {
+	return append(devcluster.ServeArgs(n), "--log-level", f.level)
 }
 
 func (a *app) dev(ctx context.Context, opts devcluster.Options) error {
@@ -73,6 +81,7 @@ func (a *app) dev(ctx context.Context, opts devcluster.Options) error {
 		cfg, err = a.prepare(ctx, path, url)
 		return err
 	}
+	opts.TLS = func() bool { return cfg.HTTP.ByTLS() }
 	opts.Leaders = func(ctx context.Context, url string) ([]devcluster.Leader, error) {
 		return currentLeaders(ctx, cfg, url)
 	}

@@ -34,6 +34,14 @@ func TestExampleFollowsTheFirstNode(t *testing.T) {
 	}
 }
 
+func TestDevGivesNodesItsLogLevel(t *testing.T) {
+	t.Parallel()
+	log := logFlags{format: devcluster.LogText, level: "debug"}
+	if args := strings.Join(log.serveArgs(devcluster.Node{ID: "node-1"}), " "); !strings.HasSuffix(args, "--log-level debug") {
+		t.Errorf("got %s", args)
+	}
+}
+
 func TestDevKeepsEditedFileOfDataDirectory(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(t.TempDir())

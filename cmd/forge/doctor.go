@@ -39,6 +39,9 @@ func (a *app) doctorCommand() *cobra.Command {
 			}
 			facts := doctor.Gather(cmd.Context(), cfg, report.Warnings())
 			facts.Leases = leaseObjects(cmd.Context(), cfg)
+			if err := cmd.Context().Err(); errors.Is(err, context.Canceled) {
+				return err
+			}
 			findings := doctor.Examine(facts)
 			if err := a.showFindings(findings); err != nil {
 				return err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/forge-scheduler/forge/internal/config"
 )
@@ -45,14 +46,14 @@ func (f serveFlags) blameFlags(err error) {
 }
 
 // notEmpty rejects a flag with an empty value, such as one from an unset variable of a script. It
-// would silently mean the default.
-func notEmpty(cmd *cobra.Command, names ...string) error {
-	for _, name := range names {
-		if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {
-			return usageError(fmt.Errorf("--%s: empty; leave it out for the default", name))
+// would silently mean the default, such as the jobs of every kind.
+func notEmpty(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if err == nil && flag.Value.String() == "" {
+			err = usageError(fmt.Errorf("--%s: empty; want a value, or leave it out", flag.Name))
 		}
-	}
-	return nil
+	})
+	return err
 }
 
 // reportOverrides logs the environment variables that a flag overrides.

@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
@@ -67,5 +70,26 @@ func TestExitCodesAreTheSameEverywhere(t *testing.T) {
 	}
 	if !strings.Contains(help.String(), topic) {
 		t.Errorf("got %s, want %s", help.String(), topic)
+	}
+}
+
+// TestInterruptWhileConnecting checks that a command that is interrupted before the database has answered
+// does not blame the database.
+func TestInterruptWhileConnecting(t *testing.T) {
+	t.Parallel()
+	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	file := fileWith(t, "[database]\nurl = \"postgres://"+silent.Addr().String()+"/none?sslmode=disable\"\n")
+	for _, line := range []string{"status", "job enqueue report", "migrate up", "doctor", "run --role nightly true"} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		time.AfterFunc(200*time.Millisecond, interrupt)
+		var out, errs bytes.Buffer
+		code := run(ctx, append([]string{"--config", file}, strings.Fields(line)...), &out, &errs)
+		if code != exitInterrupted || out.Len() > 0 || strings.Contains(errs.String(), "forge: ") {
+			t.Errorf("forge %s: exit %d\n%s%s", line, code, &out, &errs)
+		}
 	}
 }

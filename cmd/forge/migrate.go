@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,10 +49,18 @@ func (a *app) migrateUp(ctx context.Context, pool *pgxpool.Pool, schema string) 
 	if err := m.Up(ctx); err != nil {
 		return err
 	}
+	applied := []migrations.Step{}
 	for _, step := range before {
 		if !step.Applied {
-			a.printf("applied %s %d %s\n", step.Source, step.Version, step.Name)
+			step.Applied = true
+			applied = append(applied, step)
 		}
+	}
+	if !a.tabular() {
+		return a.document(applied)
+	}
+	for _, step := range applied {
+		a.printf("applied %s %d %s\n", step.Source, step.Version, step.Name)
 	}
 	a.printf("the schema is up to date\n")
 	return nil
@@ -124,8 +133,7 @@ func (a *app) migrateDown(ctx context.Context, pool *pgxpool.Pool, policy nodest
 		return err
 	}
 	if newest.Version == 0 {
-		a.printf("no migration of forge is applied\n")
-		return nil
+		return a.result(rollback{}, "no migration of forge is applied")
 	}
 	running, err := nodestore.New(pool).Running(ctx, policy)
 	if err != nil {
@@ -134,20 +142,35 @@ func (a *app) migrateDown(ctx context.Context, pool *pgxpool.Pool, policy nodest
 	if len(running) > 0 {
 		return conflictError(fmt.Errorf("these need the schema as it is: %s; stop them first", strings.Join(running, ", ")))
 	}
-	lost := "loses nothing that was stored"
-	if len(losses) > 0 {
-		lost = "loses:"
-	}
-	a.printf("%s: rolling it back %s\n", newest.Name, lost)
-	for _, loss := range losses {
-		a.printf("  %s\n", loss)
+	answer := rollback{Version: newest.Version, Name: newest.Name, Losses: names(losses, migrations.Loss.String)}
+	if a.tabular() {
+		lost := "loses nothing that was stored"
+		if len(losses) > 0 {
+			lost = "loses:"
+		}
+		a.printf("%s: rolling it back %s\n", newest.Name, lost)
+		for _, loss := range losses {
+			a.printf("  %s\n", loss)
+		}
 	}
 	if !yes {
-		return usageError(errors.New("nothing was changed; use --yes to confirm"))
+		refusal := usageError(errors.New("nothing was changed; use --yes to confirm"))
+		if a.tabular() {
+			return refusal
+		}
+		return cmp.Or(a.document(answer), refusal)
 	}
 	if err := m.Down(ctx); err != nil {
 		return err
 	}
-	a.printf("rolled back forge %d %s\n", newest.Version, newest.Name)
-	return nil
+	answer.RolledBack = true
+	return a.result(answer, "rolled back forge %d %s", newest.Version, newest.Name)
+}
+
+// rollback is the JSON output of forge migrate down. Version is 0 if there is nothing to roll back.
+type rollback struct {
+	Version    int64    `json:"version"`
+	Name       string   `json:"name,omitempty"`
+	Losses     []string `json:"losses,omitempty"`
+	RolledBack bool     `json:"rolled_back"`
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/migrations"
 )
 
 // TestMigrateDown checks that migrate down is refused while a node runs, by its heartbeat or by its
@@ -88,5 +90,33 @@ func execAll(t *testing.T, pool *pgxpool.Pool, statements ...string) {
 		if _, err := pool.Exec(t.Context(), statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)
 		}
+	}
+}
+
+// TestMigrationsAreDocuments checks that programs can read what was applied and rolled back.
+func TestMigrationsAreDocuments(t *testing.T) {
+	t.Parallel()
+	path := fileWith(t, "[database]\nurl = \""+pgtest.URL(t)+"\"\n")
+	migrate := func(want int, document any, line ...string) {
+		t.Helper()
+		var out, errs bytes.Buffer
+		code := run(t.Context(), append([]string{"migrate", "--config", path, "-o", "json"}, line...), &out, &errs)
+		if err := json.Unmarshal(out.Bytes(), document); err != nil || code != want {
+			t.Fatalf("forge migrate %q: exit %d, want %d; %v: %s%s", line, code, want, err, &out, &errs)
+		}
+	}
+	var applied []migrations.Step
+	if migrate(exitOK, &applied, "up"); len(applied) > 0 {
+		t.Errorf("applied again: %+v", applied)
+	}
+	var back rollback
+	if migrate(exitUsage, &back, "down"); back.RolledBack || back.Version == 0 {
+		t.Errorf("without --yes: %+v", back)
+	}
+	if migrate(exitOK, &back, "down", "--yes"); !back.RolledBack {
+		t.Errorf("with --yes: %+v", back)
+	}
+	if migrate(exitOK, &applied, "up"); len(applied) != 1 || applied[0].Version != back.Version || !applied[0].Applied {
+		t.Errorf("applied %+v after %+v", applied, back)
 	}
 }

@@ -107,10 +107,13 @@ func strictHelp(root *cobra.Command) {
 	}
 }
 
-// checkFlags rejects an unknown --output, one that cannot be followed, and a --limit below 1 before the
-// command runs.
+// checkFlags rejects an empty flag, an unknown --output, one that cannot be followed, and a --limit below 1
+// before the command runs.
 func (a *app) checkFlags(cmd *cobra.Command, args []string) error {
 	a.action, a.object = actionOf(cmd, args)
+	if err := notEmpty(cmd); err != nil {
+		return err
+	}
 	if !a.tabular() && a.format != "json" && a.format != "yaml" {
 		return usageError(fmt.Errorf("unknown output %q; want table, wide, json or yaml", a.format))
 	}

@@ -36,12 +36,7 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run one node on your own PostgreSQL", Args: cobra.NoArgs,
 		Example: "  forge serve --config /etc/forge/forge.toml --node-id node-1",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := notEmpty(cmd, "node-id", "listen"); err != nil {
-				return err
-			}
-			return a.serve(cmd.Context(), flags)
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), flags) },
 	}
 	cmd.Flags().StringVar(&flags.nodeID, "node-id", "", "this node's id (default node.id, then the host's name)")
 	cmd.Flags().StringVar(&flags.listen, "listen", "", "address of the dashboard and the probes (default http.listen)")

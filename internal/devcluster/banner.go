@@ -2,6 +2,7 @@ package devcluster
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -38,7 +39,10 @@ func (c *cluster) announce(ctx context.Context) {
 func (c *cluster) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.ReadyTimeout)
 	defer cancel()
-	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // its own nodes, whose certificate may be for another host
+	}}
 	for _, node := range c.nodes {
 		for !node.isReady(ctx, client) {
 			select {
@@ -67,14 +71,18 @@ func (p *process) isReady(ctx context.Context, client *http.Client) bool {
 
 // address returns the node's address for a browser on this machine.
 func (p *process) address() string {
+	scheme := "http://"
+	if p.c.TLS != nil && p.c.TLS() {
+		scheme = "https://"
+	}
 	host, port, err := net.SplitHostPort(p.node.Listen)
 	if err != nil {
-		return "http://" + p.node.Listen
+		return scheme + p.node.Listen
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return "http://" + net.JoinHostPort(host, port)
+	return scheme + net.JoinHostPort(host, port)
 }
 
 var errVacant = errors.New("a role has no leader yet")

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -36,6 +37,7 @@ const (
 	partSlow   = "slow"    // a node that never finishes draining
 	partDeaf   = "deaf"    // a node that does not watch its lifeline
 	partIdle   = "idle"    // a process that only watches its lifeline
+	partTLS    = "tls"     // a node that speaks TLS
 	partFailed = "failed"  // a node that rejects its configuration
 	partRunner = "cluster" // a whole cluster, to be killed
 )
@@ -45,7 +47,7 @@ func TestMain(m *testing.M) {
 		os.Exit(hold(dir))
 	}
 	switch os.Getenv(envPart) {
-	case partNode, partSlow:
+	case partNode, partSlow, partTLS:
 		devcluster.DieWithParent()
 		os.Exit(node())
 	case partDeaf:
@@ -83,7 +85,13 @@ func node() int {
 	fmt.Fprintln(os.Stderr, "not a record")
 	ready := http.NewServeMux()
 	ready.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
-	go func() { _ = http.Serve(listener, ready) }() //nolint:gosec // a test's own
+	if os.Getenv(envPart) == partTLS {
+		server := httptest.NewUnstartedServer(ready)
+		server.Listener = listener
+		server.StartTLS()
+	} else {
+		go func() { _ = http.Serve(listener, ready) }() //nolint:gosec // a test's own
+	}
 	<-ctx.Done()
 	if os.Getenv(envPart) == partSlow {
 		log.Info("node drains")
@@ -197,6 +205,20 @@ func TestRunRestartsDeadNodesAndStopsAll(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, devcluster.URLFile)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the database's address is left: %v", err)
+	}
+}
+
+func TestNodesMaySpeakTLS(t *testing.T) {
+	t.Parallel()
+	options := clusterOptions(dataDir(t), partTLS)
+	prepared := false
+	options.Nodes, options.ReadyTimeout = 1, waitTimeout
+	options.Prepare = func(context.Context, string) error { prepared = true; return nil }
+	options.TLS = func() bool { return prepared }
+	out, stop := run(t, options)
+	await(t, out, `(?s)dashboard +https://127.*/jobs`)
+	if err := stop(); err != nil {
+		t.Errorf("Run: %v", err)
 	}
 }
 

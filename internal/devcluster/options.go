@@ -48,6 +48,9 @@ type Options struct {
 	// Prepare is called once, after PostgreSQL accepts connections and before the first
 	// node starts, for example to migrate. Nil does nothing.
 	Prepare func(ctx context.Context, databaseURL string) error
+	// TLS reports whether the nodes speak TLS. It is called after Prepare. Nil means that
+	// they do not.
+	TLS func() bool
 	// Leaders returns the leader of each role, for the banner. It is called again until
 	// every role that it returns has a leader. Nil leaves the leaders out.
 	Leaders func(ctx context.Context, databaseURL string) ([]Leader, error)
