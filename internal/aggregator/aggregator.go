@@ -3,6 +3,7 @@ package aggregator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -122,6 +123,14 @@ func (t *tenure) sum(ctx context.Context) error {
 		maps.Copy(changed, total)
 	}
 	err = t.fence.Do(ctx, t.db, func(tx pgx.Tx, _ time.Time) error {
+		newest, err := NewStore(tx).instant(ctx, newestPointSQL)
+		if err != nil {
+			return fmt.Errorf("read the time of the newest totals: %w", err)
+		}
+		if newest.After(at) {
+			full = time.Time{} // the first write after the wait has all series
+			return nil
+		}
 		if isFull {
 			if err := retire(ctx, tx, at.Add(-retireAfter)); err != nil {
 				return err

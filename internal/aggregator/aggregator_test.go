@@ -335,3 +335,20 @@ func TestClocks(t *testing.T) {
 		t.Errorf("the clock of a node that left: %+v, %v", clocks, err)
 	}
 }
+
+// After the database's clock was set back, no sum is written between older ones: the counter
+// would fall, as if it had restarted.
+func TestSumsWaitForClockThatWasSetBack(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a", "00000000000000aa")
+	a.count(7)
+	c.exec(`INSERT INTO forge_metrics_cluster (metric, labels, at, value, term)
+		VALUES ('` + started + `', '{"kind": "k"}', clock_timestamp() + interval '2 seconds', 5, 0)`)
+	defer c.lead(1)()
+	c.await(started, 7)
+	if points := c.points(started); points[0].Term != 0 {
+		t.Errorf("%v is before the sum of the term before", points[0])
+	}
+	c.awaitRow(`SELECT count(*) > 10 FROM forge_metrics_cluster WHERE term = 1`) // all series, once the wait is over
+}

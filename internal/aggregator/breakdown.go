@@ -3,6 +3,7 @@ package aggregator
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -68,7 +69,7 @@ const (
 )
 
 // stepsFor returns the steps whose windows may cover a time of a width in few enough rows,
-// finest first. The windows of a finer one may be deleted already.
+// finest first.
 func stepsFor(width time.Duration) []Step {
 	switch {
 	case width <= 2*time.Hour:
@@ -80,23 +81,41 @@ func stepsFor(width time.Duration) []Step {
 	}
 }
 
+const oldestShareSQL = `SELECT min(at) FROM forge_metrics_shares WHERE step = $1 AND dimension = $2`
+
+// finest returns the first of some steps whose windows begin before an instant. If there is none,
+// it returns the one with the oldest windows. Windows of finer steps are deleted sooner.
+func (s *Store) finest(ctx context.Context, steps []Step, by string, before time.Time) (Step, error) {
+	found, first := steps[0], time.Time{}
+	for _, step := range steps {
+		oldest, err := s.instant(ctx, oldestShareSQL, step.seconds(), by)
+		if err != nil {
+			return 0, fmt.Errorf("read the first window of %s: %w", step, err)
+		}
+		// The window of a longer step that contains the first window of a finer one is not older.
+		if !oldest.IsZero() && (first.IsZero() || oldest.Before(step.Start(first))) {
+			found, first = step, oldest
+		}
+		if !first.IsZero() && !first.After(before) {
+			break
+		}
+	}
+	return found, nil
+}
+
 // Breakdown returns at most some keys of a time in an order of BreakdownOrders.
 func (s *Store) Breakdown(ctx context.Context, by string, from, to time.Time, keys int, order string) (Breakdown, error) {
-	steps := stepsFor(to.Sub(from))
-	b := Breakdown{By: by, From: from, To: to, Step: steps[0].String(), Items: []BreakdownItem{}}
-	for _, step := range steps {
-		shares, err := s.Shares(ctx, ShareQuery{Dimension: by, Step: step, From: step.Start(from), To: to}, keys)
-		if err != nil {
-			return b, err
-		}
-		if len(shares) == 0 {
-			continue
-		}
-		b.Step = step.String()
-		for _, share := range shares {
-			b.Items = append(b.Items, BreakdownItem{share.Key, share.Attempts, share.Failures, PercentilesOf(share.Wait), PercentilesOf(share.Took)})
-		}
-		break
+	step, err := s.finest(ctx, stepsFor(to.Sub(from)), by, from)
+	if err != nil {
+		return Breakdown{}, err
+	}
+	b := Breakdown{By: by, From: from, To: to, Step: step.String(), Items: []BreakdownItem{}}
+	shares, err := s.Shares(ctx, ShareQuery{Dimension: by, Step: step, From: step.Start(from), To: to}, keys)
+	if err != nil {
+		return b, err
+	}
+	for _, share := range shares {
+		b.Items = append(b.Items, BreakdownItem{share.Key, share.Attempts, share.Failures, PercentilesOf(share.Wait), PercentilesOf(share.Took)})
 	}
 	return b.Sorted(order), nil
 }

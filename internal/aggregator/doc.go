@@ -33,7 +33,9 @@
 // # Writes
 //
 // A sum is written when it changed, and all sums once a minute. A gauge that is no
-// longer reported is written as 0 once.
+// longer reported is written as 0 once. If the database's clock was set back, nothing
+// is written until it has passed the newest sum: sums between older ones would look
+// like counters that restarted.
 //
 // # Rollups
 //

@@ -161,6 +161,34 @@ func TestBreakdownReadsFewRows(t *testing.T) {
 	}
 }
 
+// A breakdown counts all attempts of its time, even if the windows of a minute are kept only for
+// a part of it.
+func TestBreakdownOfDeletedWindows(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	exec(t, pool, `
+		INSERT INTO forge_metrics_shares (step, dimension, at, key, attempts, failures)
+		SELECT s.step, 'kind', at, 'k', s.step / 60, 0
+		FROM (VALUES (60, '13:03Z'), (300, '12:00Z'), (3600, '10:00Z')) AS s (step, first),
+		     generate_series(('2026-03-01 ' || first)::timestamptz, '2026-03-01 13:59Z', s.step * interval '1 second') AS at`)
+	for name, test := range map[string]struct {
+		from, to time.Duration
+		step     string
+		want     int64
+	}{
+		"all windows of a minute":  {65 * time.Minute, 2 * time.Hour, "1m", 55},
+		"some windows of a minute": {time.Hour, 2 * time.Hour, "5m", 60},
+		"windows of five minutes":  {0, time.Hour, "5m", 60},
+		"windows of an hour":       {-time.Hour, time.Hour, "1h", 120},
+		"before all windows":       {-3 * time.Hour, -time.Hour, "1h", 60},
+	} {
+		b, err := aggregator.NewStore(pool).Breakdown(t.Context(), "kind", noon.Add(test.from), noon.Add(test.to), 10, "")
+		if err != nil || len(b.Items) != 1 || b.Items[0].Attempts != test.want || b.Step != test.step {
+			t.Errorf("%s: %+v, %v; want %d attempts in windows of %s", name, b, err, test.want, test.step)
+		}
+	}
+}
+
 // sharesRead returns how many shares the session has read and not reported yet.
 func sharesRead(t *testing.T, tx pgx.Tx) (rows int64) {
 	t.Helper()

@@ -81,6 +81,8 @@ FROM jsonb_to_recordset($1) AS samples (n text, l jsonb, v float8, h jsonb)
 ON CONFLICT (metric, labels, at) DO UPDATE
 SET value = excluded.value, histogram = excluded.histogram, term = excluded.term`
 
+const newestPointSQL = `SELECT max(at) FROM forge_metrics_cluster`
+
 // Every series is written at least once in fullInterval.
 const latestSQL = `
 SELECT DISTINCT ON (metric, labels) ` + pointColumns + `

@@ -11,15 +11,18 @@ import (
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
-// The bounds are parsed from PostgreSQL's text for this session; an open end has
-// none. The privileges are those for creating and dropping partitions.
+// The bounds are parsed from PostgreSQL's text; an open end has none. Other styles than ISO
+// may name the time zone, and several zones have the same name. The privileges are those for
+// creating and dropping partitions.
 const layoutSQL = `
+WITH style AS MATERIALIZED (SELECT set_config('datestyle', 'ISO', true))
 SELECT c.oid::regclass::text,
        (regexp_match(b.bound, 'FROM \(''([^'']+)''\)'))[1]::timestamptz,
        (regexp_match(b.bound, 'TO \(''([^'']+)''\)'))[1]::timestamptz,
        coalesce(pg_total_relation_size(c.oid), 0), greatest(c.reltuples, 0)::bigint,
        pg_has_role(c.relowner, 'USAGE') AND pg_has_role(p.relowner, 'USAGE') AND has_schema_privilege(p.relnamespace, 'CREATE')
-FROM pg_class p
+FROM style
+CROSS JOIN pg_class p
 JOIN pg_inherits i ON i.inhparent = p.oid
 JOIN pg_class c ON c.oid = i.inhrelid
 CROSS JOIN LATERAL (SELECT pg_get_expr(c.relpartbound, c.oid) AS bound) AS b

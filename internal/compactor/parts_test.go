@@ -37,6 +37,31 @@ UNION ALL SELECT 'backfill', now(), 'fired', 1, 'a', now(), NULL`
 // deleted.
 var stay = []string{"backfill 0", "backfill 16", "outage 0", "outage 14", "queued 0", "queued 15", "rare 12"}
 
+// The bounds of partitions are read correctly in a session that shows times in local style.
+func TestBoundsInLocalStyle(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	stop := c.lead(allOfAnHour, 1)
+	c.awaitPass()
+	stop()
+	want := c.layout("forge_cron_ticks")
+	for _, style := range []string{"SQL, DMY", "Postgres, MDY", "German"} {
+		err := pgx.BeginFunc(t.Context(), c.pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(t.Context(), `SELECT set_config('datestyle', $1, true), set_config('timezone', 'Asia/Shanghai', true)`, style); err != nil {
+				return err
+			}
+			got, err := compactor.NewStore(tx).Layout(t.Context(), "forge_cron_ticks")
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", style, diff)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestPartitionsAreCreatedInAdvance(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -29,14 +29,14 @@ ORDER BY id DESC
 LIMIT $1`
 
 // The tables of a schema, by default that of forge_compactions. Partitions count as their
-// table.
+// table. Unlike a cast, to_regclass returns null if this user may not use the schema.
 const tablesSQL = `
 SELECT t.relname::text, sum(pg_total_relation_size(s.relid))::bigint AS bytes, sum(pg_indexes_size(s.relid))::bigint,
        sum(s.n_live_tup)::bigint, sum(s.n_dead_tup)::bigint, count(*) FILTER (WHERE s.relid <> t.oid)
 FROM pg_stat_user_tables s
 JOIN pg_class t ON t.oid = coalesce(pg_partition_root(s.relid), s.relid)
 WHERE s.schemaname = coalesce(nullif($1, ''), (
-      SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = 'forge_compactions'::regclass))
+      SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass('forge_compactions')))
   AND (t.relname LIKE 'forge\_%' OR t.relname LIKE 'river\_%')
 GROUP BY t.relname
 ORDER BY bytes DESC, t.relname`

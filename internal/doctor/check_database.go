@@ -20,6 +20,8 @@ func checkSchema(f Facts, r *report) {
 	case s.Version != nil && !s.readable(): // checkGrants reports the reason
 	case errors.Is(s.Version, migrations.ErrPending) && !s.Owned:
 		r.fail("run forge migrate up as "+s.Owner, "the schema is older than this binary, and only %s may change it", s.Owner)
+	case errors.Is(s.Version, migrations.ErrPending) && !f.hasLocks():
+		r.warn(migrate, "the schema is older than this binary, which cannot read leaders, nodes and queues until then")
 	case errors.Is(s.Version, migrations.ErrPending):
 		r.warn(migrate, "the schema is older than this binary")
 	case errors.Is(s.Version, migrations.ErrTooOld):

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/compactor"
@@ -26,11 +27,12 @@ import (
 const (
 	searchPathSQL = `SELECT set_config('search_path', $1, false)`
 
+	// Without pg_read_all_stats, backend_type is null for the sessions of other users.
 	serverSQL = `
 SELECT current_setting('server_version_num')::int, current_setting('server_version'),
        current_setting('server_encoding'), current_user,
        current_setting('max_connections')::int,
-       (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
+       (SELECT count(*) FROM pg_stat_activity WHERE usesysid IS NOT NULL AND coalesce(backend_type, 'client backend') = 'client backend'),
        current_setting('autovacuum')::bool, current_setting('fsync')::bool,
        pg_database_size(current_database()),
        (SELECT count(*) FROM pg_stat_replication), current_setting('synchronous_standby_names'),
@@ -90,11 +92,20 @@ func (f *Facts) read(ctx context.Context, url string, readOnly bool) error {
 		f.Writes = postgres.CheckWrites(ctx, pool, schema.Name)
 	}
 	cluster, err := readCluster(ctx, pool, f.Config, schema)
+	if errors.Is(schema.Version, migrations.ErrPending) && lacksObject(err) {
+		return nil // checkSchema reports it
+	}
 	if err != nil {
 		return err
 	}
 	f.Cluster = &cluster
 	return nil
+}
+
+// lacksObject reports whether a statement named a table, column or function that does not exist.
+func lacksObject(err error) bool {
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && slices.Contains([]string{"42P01", "42703", "42883"}, refused.Code)
 }
 
 // openPool also connects through poolers and, if readOnly is true, to replicas. It

@@ -79,6 +79,17 @@ func TestSchemaOfOtherBinaries(t *testing.T) {
 	demand(t, examine(t, configFor(address)), "schema", Warn, "older than this binary")
 }
 
+func TestSchemaThatLacksColumns(t *testing.T) {
+	t.Parallel()
+	address := pgtest.URL(t)
+	pool := pgtest.Connect(t, address)
+	execute(t, pool, `DELETE FROM forge_migrations WHERE version_id >= 81`)
+	execute(t, pool, `ALTER TABLE forge_nodes DROP COLUMN reserved`)
+	findings := examine(t, configFor(address))
+	nothingFails(t, findings)
+	demand(t, findings, "schema", Warn, "older than this binary, which cannot read leaders, nodes and queues", "forge migrate up")
+}
+
 // TestPrintedGrantsSuffice checks that a user without privileges gets the GRANT
 // statements, that these are sufficient, and that no finding is based on tables that the
 // user may not read.
@@ -110,6 +121,49 @@ func TestPrintedGrantsSuffice(t *testing.T) {
 	execute(t, pool, `REVOKE INSERT ON forge_leader_history FROM `+user)
 	demand(t, examine(t, cfg), "grants", Fail, user+" lacks INSERT on public.forge_leader_history",
 		fmt.Sprintf(`GRANT INSERT ON TABLE public.forge_leader_history TO "%s";`, user))
+}
+
+// TestPrintedGrantsSufficeForSchema checks a user who may not use the schema, whose name has to
+// be quoted.
+func TestPrintedGrantsSufficeForSchema(t *testing.T) {
+	t.Parallel()
+	address := pgtest.URL(t)
+	pool := pgtest.Connect(t, address)
+	execute(t, pool, `ALTER SCHEMA public RENAME TO "user"`)
+	execute(t, pool, `REVOKE ALL ON SCHEMA "user" FROM PUBLIC`)
+	user := loginRole(t, pool)
+	cfg := configFor(asUser(t, address, user))
+	cfg.Database.Schema = "user"
+	findings := examine(t, cfg)
+	demand(t, findings, "grants", Fail, user+` lacks USAGE on "user"`)
+	for _, f := range findings {
+		switch {
+		case f.Check == "grants" && f.Status == Fail:
+			execute(t, pool, strings.TrimPrefix(f.Remedy, "as the owner: "))
+		case f.Status == Fail:
+			t.Errorf("beside the grants: %+v", f)
+		}
+	}
+	demand(t, examine(t, cfg), "grants", OK, user)
+}
+
+func TestConnectionsOfOtherUsersCount(t *testing.T) {
+	t.Parallel()
+	address := pgtest.URL(t)
+	pool := pgtest.Connect(t, address)
+	user := loginRole(t, pool)
+	const others = 4
+	for range others {
+		conn, err := pgx.Connect(t.Context(), address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer postgres.CloseNow(conn)
+	}
+	server := Gather(t.Context(), configFor(asUser(t, address, user)), nil).Server
+	if server == nil || server.Connections <= others {
+		t.Errorf("%+v, want more than %d connections", server, others)
+	}
 }
 
 func TestMigrationThatOnlyTheOwnerMayRun(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 // sequence privileges on a table.
 const missingSQL = `
 WITH objects AS (
-    SELECT c.oid, c.relkind, $1 || '.' || c.relname AS name
+    SELECT c.oid, c.relkind, quote_ident($1) || '.' || c.relname AS name
     FROM pg_class c
     WHERE c.relnamespace = to_regnamespace($1)
       AND (c.relname LIKE 'forge\_%' OR c.relname LIKE 'river\_%') AND c.relkind IN ('r', 'p', 'S') AND NOT c.relispartition
@@ -28,7 +28,7 @@ SELECT privilege, kind, name FROM (
     SELECT 1 AS place, 'CREATE' AS privilege, 'DATABASE' AS kind, quote_ident(current_database()) AS name
     WHERE to_regnamespace($1) IS NULL AND NOT has_database_privilege(current_database(), 'CREATE')
     UNION ALL
-    SELECT 2, privilege, 'SCHEMA', $1
+    SELECT 2, privilege, 'SCHEMA', quote_ident($1)
     FROM unnest(CASE WHEN EXISTS (SELECT FROM objects) THEN ARRAY ['USAGE'] ELSE ARRAY ['USAGE', 'CREATE'] END) privilege
     WHERE to_regnamespace($1) IS NOT NULL AND NOT has_schema_privilege($1, privilege)
     UNION ALL
@@ -39,7 +39,7 @@ SELECT privilege, kind, name FROM (
     SELECT 4, 'USAGE', 'SEQUENCE', name
     FROM objects WHERE CASE WHEN relkind = 'S' THEN NOT has_sequence_privilege(oid, 'USAGE') ELSE false END
     UNION ALL
-    SELECT 5, 'EXECUTE', 'FUNCTION', oid::regprocedure::text
+    SELECT 5, 'EXECUTE', 'FUNCTION', pronamespace::regnamespace || '.' || quote_ident(proname) || '(' || oidvectortypes(proargtypes) || ')'
     FROM pg_proc
     WHERE (pronamespace = to_regnamespace($1) AND proname LIKE 'forge\_%'
            OR oid IN ('pg_catalog.pg_walfile_name(pg_lsn)'::regprocedure, 'pg_catalog.pg_current_wal_lsn()'::regprocedure))
@@ -48,7 +48,7 @@ SELECT privilege, kind, name FROM (
 ORDER BY place, name, array_position(ARRAY ['SELECT', 'INSERT', 'UPDATE', 'DELETE'], privilege)`
 
 const ownerSQL = `
-SELECT current_user::text, coalesce((SELECT pg_get_userbyid(relowner)::text FROM pg_class
+SELECT current_user::text, quote_ident($1), coalesce((SELECT pg_get_userbyid(relowner)::text FROM pg_class
     WHERE relnamespace = to_regnamespace($1) AND relname = 'forge_leaders' AND NOT pg_has_role(relowner, 'USAGE')), '')`
 
 // codeInsufficientPrivilege is PostgreSQL's error code insufficient_privilege.
@@ -131,13 +131,13 @@ func ExplainGrants(ctx context.Context, db postgres.DB, schema string, err error
 	if !ok || refused.Code != codeInsufficientPrivilege {
 		return err
 	}
-	var user, owner string
-	if failed := db.QueryRow(ctx, ownerSQL, schema).Scan(&user, &owner); failed != nil {
+	var user, quoted, owner string
+	if failed := db.QueryRow(ctx, ownerSQL, schema).Scan(&user, &quoted, &owner); failed != nil {
 		return fmt.Errorf("%w; forge doctor says what is missing", err)
 	}
 	missing, failed := MissingGrants(ctx, db, schema)
 	if len(missing) == 0 && owner == "" && strings.HasPrefix(refused.Message, "permission denied for schema") {
-		missing = []Grant{{Privilege: "CREATE", Kind: "SCHEMA", Object: schema}} // only migrations need it
+		missing = []Grant{{Privilege: "CREATE", Kind: "SCHEMA", Object: quoted}} // only migrations need it
 	}
 	switch {
 	case failed != nil || len(missing) == 0 && owner == "":

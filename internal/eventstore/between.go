@@ -12,16 +12,25 @@ import (
 
 const betweenSQL = selectSQL + `
 WHERE at >= $1 AND at <= $2 AND (cardinality($3::text[]) = 0 OR type = ANY ($3))
+  AND ($5 = '' AND $6 = '' OR role = $5 OR node_id = $6)
 ORDER BY at, id
 LIMIT $4`
 
-// Between returns at most limit events of some types (none: of all types) from one instant to
-// another, oldest first.
-func (s *Store) Between(ctx context.Context, from, to time.Time, types []string, limit int) ([]Event, error) {
-	if types == nil {
-		types = []string{}
+// Among selects events. Without types it selects those of all types, and without a role and a
+// node those of all. With both it selects events of the role and those of the node.
+type Among struct {
+	Types        []string
+	Role, NodeID string
+	// Limit is the maximum number of events.
+	Limit int
+}
+
+// Between returns events from one instant to another, oldest first.
+func (s *Store) Between(ctx context.Context, from, to time.Time, among Among) ([]Event, error) {
+	if among.Types == nil {
+		among.Types = []string{}
 	}
-	events, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Event], betweenSQL, from, to, types, limit)
+	events, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[Event], betweenSQL, from, to, among.Types, among.Limit, among.Role, among.NodeID)
 	if err != nil {
 		return nil, fmt.Errorf("read events between two instants: %w", err)
 	}

@@ -2,10 +2,12 @@ package eventstore_test
 
 import (
 	"encoding/json"
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -195,5 +197,36 @@ func TestTypesAreComplete(t *testing.T) {
 	}
 	if diff := cmp.Diff(declared, eventstore.Types(), cmpopts.SortSlices(strings.Compare)); diff != "" || len(declared) == 0 {
 		t.Errorf("declared and listed differ:\n%s", diff)
+	}
+}
+
+// An unknown type is refused without reading the whole log.
+func TestCheckTypesReadsFewEvents(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	if _, err := pool.Exec(t.Context(), `INSERT INTO forge_events (type) SELECT 'own_' || i % 3 FROM generate_series(1, 20000) AS i`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Exec(t.Context(), `ANALYZE forge_events`); err != nil {
+		t.Fatal(err)
+	}
+	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		var unknown *eventstore.UnknownTypeError
+		events := eventstore.New(tx)
+		if err := events.CheckTypes(t.Context(), []string{"own_0", "own_2"}); err != nil {
+			t.Errorf("recorded types: %v", err)
+		}
+		if err := events.CheckTypes(t.Context(), []string{"own_3"}); !errors.As(err, &unknown) || unknown.Type != "own_3" || !slices.Contains(unknown.Known, "own_1") {
+			t.Errorf("a type that does not exist: %v", err)
+		}
+		var read int64
+		err := tx.QueryRow(t.Context(), `SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'forge_events'`).Scan(&read)
+		if read > 100 {
+			t.Errorf("%d events were read", read)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

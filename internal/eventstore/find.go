@@ -43,7 +43,16 @@ ORDER BY id
 LIMIT $4`
 )
 
-const knownTypesSQL = `SELECT DISTINCT type FROM forge_events ORDER BY type`
+// knownTypesSQL skips from type to type through the index.
+const knownTypesSQL = `
+WITH RECURSIVE types AS (
+    (SELECT type FROM forge_events ORDER BY type LIMIT 1)
+    UNION ALL
+    SELECT (SELECT type FROM forge_events WHERE type > types.type ORDER BY type LIMIT 1)
+    FROM types
+    WHERE types.type IS NOT NULL
+)
+SELECT type FROM types WHERE type IS NOT NULL`
 
 // Find returns the events that match the filter, newest first unless it selects the oldest.
 func (s *Store) Find(ctx context.Context, filter Filter) ([]Event, error) {

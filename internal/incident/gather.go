@@ -167,7 +167,11 @@ func (i *Incident) edges() (ended, began time.Time) {
 // addEvents adds the events around both edges, and what they tell.
 func (r *Reader) addEvents(ctx context.Context, i *Incident) error {
 	ended, began := i.edges()
-	facts, err := r.around(ctx, ended, began, factsBefore, factsAfter, factTypes, factEvents)
+	among := eventstore.Among{Types: factTypes, Role: i.Role, Limit: factEvents}
+	if i.Old != nil {
+		among.NodeID = i.Old.NodeID
+	}
+	facts, err := r.around(ctx, ended, began, factsBefore, factsAfter, among)
 	if err != nil {
 		return err
 	}
@@ -175,22 +179,22 @@ func (r *Reader) addEvents(ctx context.Context, i *Incident) error {
 	for _, e := range facts {
 		i.tell(e)
 	}
-	events, err := r.around(ctx, ended, began, eventsBefore, eventsAfter, nil, listedEvents)
+	events, err := r.around(ctx, ended, began, eventsBefore, eventsAfter, eventstore.Among{Limit: listedEvents})
 	i.Events = append(i.Events, events...)
 	return err
 }
 
-// around returns events of some types around two instants, oldest first.
-func (r *Reader) around(ctx context.Context, ended, began time.Time, before, after time.Duration, types []string, limit int) ([]eventstore.Event, error) {
+// around returns events around two instants, oldest first.
+func (r *Reader) around(ctx context.Context, ended, began time.Time, before, after time.Duration, among eventstore.Among) ([]eventstore.Event, error) {
 	events := eventstore.New(r.db)
 	if ended.Add(after).After(began.Add(-before)) {
-		return events.Between(ctx, ended.Add(-before), began.Add(after), types, limit)
+		return events.Between(ctx, ended.Add(-before), began.Add(after), among)
 	}
-	first, err := events.Between(ctx, ended.Add(-before), ended.Add(after), types, limit)
+	first, err := events.Between(ctx, ended.Add(-before), ended.Add(after), among)
 	if err != nil {
 		return nil, err
 	}
-	last, err := events.Between(ctx, began.Add(-before), began.Add(after), types, limit)
+	last, err := events.Between(ctx, began.Add(-before), began.Add(after), among)
 	return append(first, last...), err
 }
 

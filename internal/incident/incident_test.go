@@ -138,6 +138,17 @@ func TestCrash(t *testing.T) {
 	}
 }
 
+// Events of many other nodes do not hide those of the term.
+func TestManyNodesAreLost(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "database_lost")
+	c.exec(`INSERT INTO forge_events (at, type, node_id, data)
+		SELECT $1::timestamptz - n * interval '0.1 s', 'node_dead', 'node-' || n, jsonb_build_object('incarnation', n::text) FROM generate_series(1, 1000) AS n`, c.ended)
+	if i := c.read(2); !i.EventsKept || !i.DetectedAt.Equal(c.ended) || !i.Lost.Nothing {
+		t.Errorf("events kept %v, noticed %v, lost %+v", i.EventsKept, i.DetectedAt, i.Lost)
+	}
+}
+
 // The ledger lacks a tick that its cron was due at, and a job still runs in the name of the
 // dead process.
 func TestLossIsComputed(t *testing.T) {

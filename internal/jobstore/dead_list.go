@@ -124,7 +124,7 @@ LIMIT 10000`
 
 // The newest lost attempts in the metadata.
 const lostSQL = `(SELECT coalesce(jsonb_agg(a ORDER BY n), '[]') FROM (
-           SELECT value AS a, (value ->> 'attempt')::int AS n FROM jsonb_each(metadata)
+           SELECT value AS a, (value ->> 'attempt')::numeric AS n FROM jsonb_each(metadata)
            WHERE key LIKE 'forge:attempt:%' AND value ->> 'outcome' = 'lost' AND jsonb_typeof(value -> 'attempt') = 'number'
            ORDER BY n DESC LIMIT 20) lost)`
 

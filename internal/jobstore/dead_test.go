@@ -142,6 +142,18 @@ func TestDeadLetterNamesLostNodes(t *testing.T) {
 	}
 }
 
+// Any program may have written the metadata of a job: it hides no other dead letter.
+func TestDeadLetterWithUnreadableAttempts(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	insertDead(t, pool)
+	exec(t, pool, `UPDATE river_job SET metadata = metadata || '{
+		"forge:attempt:1": {"outcome": "lost", "attempt": 1.5}, "forge:attempt:2": {"outcome": "lost", "attempt": 1e40}}' WHERE id = 1`)
+	if got := deadIDs(t, pool, jobstore.DeadFilter{}); len(got) != 5 {
+		t.Errorf("dead letters %v, want five", got)
+	}
+}
+
 func TestDeadGroups(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
