@@ -252,7 +252,7 @@ func countInserts(m *metrics.Metrics) rivertype.Middleware {
 		}
 		for n, job := range params {
 			if n >= len(results) || results[n] == nil || !results[n].UniqueSkippedAsDuplicate {
-				m.JobEnqueued.WithLabelValues(job.Kind).Inc()
+				m.JobEnqueued.WithLabelValues(m.KindLabel(job.Kind)).Inc()
 			}
 		}
 		return results, nil

@@ -116,6 +116,21 @@ func TestInsertsWithoutMetricsAreRecorded(t *testing.T) {
 	}
 }
 
+// Jobs may be inserted with any kind; the metrics name a bounded number of kinds.
+func TestInsertsOfManyKindsAreCountedTogether(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	for i := range metrics.MaxKinds {
+		n.metrics.KindLabel(fmt.Sprintf("kind-%d", i))
+	}
+	if _, err := n.Client().Insert(t.Context(), greetArgs{Name: "a"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := testutil.ToFloat64(n.metrics.JobEnqueued.WithLabelValues(metrics.OtherKinds)); got != 1 {
+		t.Errorf("%v jobs of other kinds are counted, want 1", got)
+	}
+}
+
 // After the first job of a queue, only the caller sends notifications.
 func TestSilentInserterSendsNoNotifications(t *testing.T) {
 	t.Parallel()

@@ -68,7 +68,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 	ticker := time.NewTicker(r.opts.Interval)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		r.try(ctx)
+		r.log(ctx, r.try(ctx))
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
@@ -76,14 +76,24 @@ func (r *Reporter) Run(ctx context.Context) error {
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastReportTimeout)
 	defer cancel()
-	r.try(last)
+	r.log(last, r.try(last))
 	return nil
 }
 
-func (r *Reporter) try(ctx context.Context) {
-	if err := errors.Join(r.countEnqueued(ctx), r.report(ctx)); err != nil && ctx.Err() == nil {
+func (r *Reporter) log(ctx context.Context, err error) {
+	if err != nil && ctx.Err() == nil {
 		r.opts.Logger.WarnContext(ctx, "metrics not reported", "error", err)
 	}
+}
+
+// try first writes a report if none was written: the kinds that it carries keep their labels.
+func (r *Reporter) try(ctx context.Context) error {
+	if !r.carried {
+		if err := r.report(ctx); err != nil {
+			return err
+		}
+	}
+	return errors.Join(r.countEnqueued(ctx), r.report(ctx))
 }
 
 // maxTakes bounds the reads of records of jobs in one report.
@@ -112,7 +122,7 @@ func (r *Reporter) count(ctx context.Context, take func(context.Context) ([]jobs
 	defer cancel()
 	counts, more, err := take(taking)
 	for _, enqueued := range counts {
-		r.opts.Metrics.JobEnqueued.WithLabelValues(enqueued.Kind).Add(float64(enqueued.Jobs))
+		r.opts.Metrics.JobEnqueued.WithLabelValues(r.opts.Metrics.KindLabel(enqueued.Kind)).Add(float64(enqueued.Jobs))
 	}
 	return more, err
 }
@@ -142,6 +152,11 @@ func (r *Reporter) reportFirst(ctx context.Context, samples []metrics.Sample) er
 			return err
 		}
 		r.base = carry(previous, r.opts.Metrics.Instance)
+		for _, sample := range r.base { // otherwise each process would add further kinds
+			if sample.Name == metrics.JobEnqueuedName {
+				r.opts.Metrics.KindLabel(sample.Labels["kind"])
+			}
+		}
 		written, err = r.write(ctx, tx, samples)
 		return err
 	})

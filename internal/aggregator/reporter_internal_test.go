@@ -63,8 +63,7 @@ func (failedRows) Next() bool          { return false }
 func (failedRows) Close()              {}
 func (r failedRows) Err() error        { return r.err }
 
-// A server that does not answer one statement keeps the reporter neither from the rest of its
-// report nor from the next one.
+// A server that does not answer one statement does not keep the reporter from the next report.
 func TestReporterGoesOnAfterSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

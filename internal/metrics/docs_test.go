@@ -41,7 +41,9 @@ const preamble = `# Metrics
 
 Every node serves these series at ` + "`/metrics`" + `, with Go's and the process's own. A counter starts at 0
 for every configured role, cron and kind, so that its first event shows in ` + "`rate()`" + `.
-The label ` + "`cron`" + ` has at most 1,000 values; further crons share ` + "`_other`" + `.
+The label ` + "`cron`" + ` has at most 1,000 values; further crons share ` + "`_other`" + `. The same holds for the label ` + "`kind`" + ` of
+` + "`forge_job_enqueued_total`" + ` on each node, because jobs can be enqueued with any kind; kinds that the node has workers for
+always have their own.
 
 Every ` + "`metrics.scrape_interval`" + `, the metrics aggregator's leader adds up the series of all nodes, without the label
 ` + "`node_id`" + `, which only ` + "`forge_node_job_*`" + ` and the gauges that the leader sets keep. Every node serves the same totals at ` + "`/metrics/cluster`" + `. A restart of a node does not reset them, and a new
@@ -101,7 +103,8 @@ the window each, and of all others together as ` + "`_other`" + `. They are kept
 
 Each row has the attempts that finished, the failures among them (failed, timed out, or lost with their node), and the
 percentiles p50, p95 and p99 of how long jobs waited from due to started and of how long attempts took, in seconds.
-Percentiles are estimates: values between the bounds of two buckets count as spread evenly. ` + "`forge_cron_job_*`" + `,
+Percentiles are estimates: values between the bounds of two buckets count as spread evenly, and values above the last
+bound, 300 seconds, count as 300 seconds. ` + "`forge_cron_job_*`" + `,
 ` + "`forge_queue_job_*`" + ` and ` + "`forge_node_job_*`" + ` have no rollups of their own.
 `
 

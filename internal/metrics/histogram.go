@@ -173,7 +173,7 @@ func (h *Histogram) Quantile(q float64) float64 {
 			lower = b
 			continue
 		case math.IsInf(b.Bound, 1):
-			return lower.Bound // the distance above the bound is unknown
+			return max(lower.Bound, lowerBound(b.Bound)) // the distance above the bound is unknown
 		}
 		floor := max(lower.Bound, lowerBound(b.Bound))
 		return floor + (b.Bound-floor)*(rank-lower.Count)/(b.Count-lower.Count)

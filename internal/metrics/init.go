@@ -5,10 +5,13 @@ import (
 	"sync"
 )
 
-// MaxCrons bounds the values of the label cron; further crons share OtherCrons.
+// MaxCrons bounds the values of the label cron; further crons share OtherCrons. MaxKinds and
+// OtherKinds are the same for the label kind of enqueued jobs.
 const (
 	MaxCrons   = 1000
 	OtherCrons = "_other"
+	MaxKinds   = 1000
+	OtherKinds = OtherCrons
 )
 
 // A counter that first appears at 1 has no increase for rate(), so its first event
@@ -65,8 +68,14 @@ func (m *Metrics) InitCrons(names []string) {
 // if there are more than MaxCrons.
 func (m *Metrics) CronLabel(name string) string { return m.crons.label(name) }
 
+// KindLabel returns the value of the label kind for an enqueued job, which may be of any kind: the
+// kind, or OtherKinds if there are more than MaxKinds. A kind of InitKinds has its own label even
+// then.
+func (m *Metrics) KindLabel(kind string) string { return m.kinds.label(kind) }
+
 // InitKinds starts the series of the configured job kinds at 0.
 func (m *Metrics) InitKinds(kinds []string) {
+	m.kinds.keep(kinds)
 	for _, kind := range kinds {
 		m.JobEnqueued.WithLabelValues(kind)
 		m.JobStarted.WithLabelValues(kind)
@@ -88,35 +97,43 @@ func (m *Metrics) InitQueues(names []string) {
 	}
 }
 
-// cronLabels holds the crons that have their own label value.
-type cronLabels struct {
+// labelNames holds the names that have their own label value.
+type labelNames struct {
+	most  int
 	mu    sync.Mutex
 	named map[string]bool
 }
 
-// add assigns labels to names while there is room, in alphabetical order so that
-// all nodes agree, and returns the labels of names.
-func (c *cronLabels) add(names []string) []string {
-	labels := slices.Sorted(slices.Values(names))
-	for i, name := range labels {
-		labels[i] = c.label(name)
+func newLabelNames(most int) *labelNames { return &labelNames{most: most, named: map[string]bool{}} }
+
+// keep assigns labels to names even if there are more than most.
+func (l *labelNames) keep(names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range names {
+		l.named[name] = true
 	}
-	slices.Sort(labels)
-	return slices.Compact(labels)
 }
 
-// label also accepts a cron that add has not seen: another node may have applied
-// it.
-func (c *cronLabels) label(name string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.named == nil {
-		c.named = map[string]bool{}
+// add assigns labels to names while there is room, in alphabetical order so that
+// all nodes agree, and returns the labels of names.
+func (l *labelNames) add(names []string) []string {
+	given := slices.Sorted(slices.Values(names))
+	for i, name := range given {
+		given[i] = l.label(name)
 	}
-	if !c.named[name] && len(c.named) >= MaxCrons {
+	slices.Sort(given)
+	return slices.Compact(given)
+}
+
+// label also accepts a name that add has not seen: another node may have applied the cron.
+func (l *labelNames) label(name string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.named[name] && len(l.named) >= l.most {
 		return OtherCrons
 	}
-	c.named[name] = true
+	l.named[name] = true
 	return name
 }
 

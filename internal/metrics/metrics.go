@@ -36,7 +36,7 @@ type Metrics struct {
 	CronFailures *prometheus.CounterVec
 	CronMissed   *prometheus.CounterVec
 
-	// Jobs: label kind.
+	// Jobs: label kind, for JobEnqueued the value of KindLabel.
 	JobEnqueued *prometheus.CounterVec
 	JobStarted  *prometheus.CounterVec
 	JobFinished *prometheus.CounterVec // also outcome
@@ -99,7 +99,8 @@ type Metrics struct {
 	TableBytes        *prometheus.GaugeVec // label table
 
 	series []Series
-	crons  cronLabels
+	crons  *labelNames
+	kinds  *labelNames
 	leads  *leads
 }
 
@@ -111,7 +112,10 @@ func New(version string) *Metrics {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	f := &factory{registry: registry}
-	m := &Metrics{Registry: registry, Instance: rand.Text(), Began: time.Now(), Cluster: map[string]*prometheus.GaugeVec{}}
+	m := &Metrics{
+		Registry: registry, Instance: rand.Text(), Began: time.Now(), Cluster: map[string]*prometheus.GaugeVec{},
+		crons: newLabelNames(MaxCrons), kinds: newLabelNames(MaxKinds),
+	}
 	m.addLeader(f)
 	m.addCrons(f)
 	m.addJobs(f)
@@ -146,7 +150,7 @@ func (m *Metrics) addCrons(f *factory) {
 }
 
 func (m *Metrics) addJobs(f *factory) {
-	m.JobEnqueued = f.counterVec("forge_job_enqueued_total", "Jobs that this node inserted, and jobs inserted by commands and with SQL functions that this node counted.", "kind")
+	m.JobEnqueued = f.counterVec(JobEnqueuedName, "Jobs that this node inserted, and jobs inserted by commands and with SQL functions that this node counted.", "kind")
 	m.JobStarted = f.counterVec("forge_job_started_total", "Attempts started by this node.", "kind")
 	m.JobFinished = f.counterVec("forge_job_finished_total", "Attempts finished by this node, by outcome. The scheduler's leader also counts the attempts of dead nodes, as lost.", "kind", "outcome")
 	m.JobDuration = f.histogramVec("forge_job_duration_seconds", "Seconds that an attempt ran.", "kind")
@@ -241,6 +245,9 @@ func OfCluster(name string) bool {
 
 // NodeReadyName is the name of Metrics.NodeReady.
 const NodeReadyName = "forge_node_ready"
+
+// JobEnqueuedName is the name of the series of enqueued jobs, whose kinds are bounded by KindLabel.
+const JobEnqueuedName = "forge_job_enqueued_total"
 
 // Names of series for which the aggregator's leader writes a 0 for each role, so
 // that a sum over them is never empty.

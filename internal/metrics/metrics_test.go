@@ -119,6 +119,30 @@ func TestCronsBeyondMaximumShareLabel(t *testing.T) {
 	}
 }
 
+// Jobs may be enqueued with any kind. The configured kinds keep their labels.
+func TestKindsBeyondMaximumShareLabel(t *testing.T) {
+	t.Parallel()
+	m := metrics.New("v0")
+	m.InitKinds([]string{"report"})
+	for i := range metrics.MaxKinds + 5 {
+		m.JobEnqueued.WithLabelValues(m.KindLabel(fmt.Sprintf("kind-%04d", i))).Inc()
+	}
+	if got := testutil.CollectAndCount(m.JobEnqueued); got != metrics.MaxKinds+1 {
+		t.Errorf("%d series, want %d and %s", got, metrics.MaxKinds, metrics.OtherKinds)
+	}
+	if got := testutil.ToFloat64(m.JobEnqueued.WithLabelValues(metrics.OtherKinds)); got != 6 {
+		t.Errorf("%v jobs of other kinds, want 6", got)
+	}
+	m.InitKinds([]string{"late"})
+	for kind, want := range map[string]string{
+		"report": "report", "late": "late", "kind-0998": "kind-0998", "kind-0999": metrics.OtherKinds,
+	} {
+		if got := m.KindLabel(kind); got != want {
+			t.Errorf("KindLabel(%q) = %q, want %q", kind, got, want)
+		}
+	}
+}
+
 // The schema has a check constraint on the verdicts of the ledger; each verdict
 // must have a counter, except those of operators' ticks, which no node counts.
 func TestEveryLedgerVerdictHasCounter(t *testing.T) {

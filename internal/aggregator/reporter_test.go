@@ -1,0 +1,34 @@
+package aggregator_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/forge-scheduler/forge/internal/metrics"
+)
+
+// Jobs of many kinds, enqueued with SQL, have few series, and the next process of the node
+// does not add as many again. None of the jobs is lost.
+func TestReportedKindsAreBounded(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.interval = time.Hour
+	const jobs = metrics.MaxKinds + 200
+	for n, incarnation := range []string{"00000000000000aa", "00000000000000ab"} {
+		c.exec(`SELECT forge_enqueue('k' || n) FROM generate_series($1::int, $2::int) AS n`, n*jobs+1, (n+1)*jobs)
+		p := c.start("a", incarnation)
+		c.awaitRow(`SELECT NOT EXISTS (SELECT FROM forge_sql_enqueued)`)
+		p.end()
+		var kinds, counted int
+		if err := c.pool.QueryRow(t.Context(), `
+			SELECT count(DISTINCT s #>> '{l,kind}'), sum((s ->> 'v')::float8)::int
+			FROM forge_metrics_nodes, jsonb_array_elements(coalesce(samples -> 'base', '[]') || (samples -> 'samples')) AS s
+			WHERE s ->> 'n' = $1`, metrics.JobEnqueuedName).Scan(&kinds, &counted); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := fmt.Sprint(kinds, " kinds, ", counted, " jobs"), fmt.Sprint(metrics.MaxKinds+1, " kinds, ", (n+1)*jobs, " jobs"); got != want {
+			t.Errorf("process %d: %s, want %s", n+1, got, want)
+		}
+	}
+}
