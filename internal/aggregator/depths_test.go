@@ -1,11 +1,14 @@
 package aggregator
 
 import (
+	"fmt"
+	"maps"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
@@ -105,4 +108,22 @@ func jobRowsRead(t *testing.T, tx pgx.Tx) (read int64) {
 		t.Fatal(err)
 	}
 	return read
+}
+
+// The fullest queues have depths of their own, and the others share one.
+func TestDepthsOfManyQueues(t *testing.T) {
+	t.Parallel()
+	counts := []jobstore.Count{{Queue: "full", State: "available", Jobs: 7}, {Queue: "full", State: "running", Jobs: 3}}
+	for i := range maxDepths + 1 {
+		counts = append(counts, jobstore.Count{Queue: fmt.Sprintf("q%04d", i), State: "available", Jobs: 1})
+	}
+	found := map[string]float64{}
+	for _, s := range ofDepths(counts) {
+		found[s.Labels["queue"]+" "+s.Labels["state"]] = s.Value
+	}
+	want := map[string]float64{"full available": 7, "full running": 3, Other + " available": 2}
+	maps.DeleteFunc(found, func(name string, depth float64) bool { return name[0] == 'q' && depth == 1 })
+	if !maps.Equal(found, want) {
+		t.Errorf("%v, want %v besides the queues of one job", found, want)
+	}
 }

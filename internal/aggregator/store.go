@@ -1,8 +1,10 @@
 package aggregator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -205,12 +207,34 @@ func (d *depths) get(ctx context.Context, db postgres.DB, now time.Time) ([]metr
 	return d.samples, nil
 }
 
+// maxDepths bounds the queues with depths of their own: those with the most jobs. The others share
+// the label Other.
+const maxDepths = 1000
+
 func ofDepths(counts []jobstore.Count) []metrics.Sample {
-	samples := make([]metrics.Sample, len(counts))
-	for i, c := range counts {
-		samples[i] = metrics.Sample{
-			Name: metrics.QueueDepthName, Labels: map[string]string{"queue": c.Queue, "state": c.State}, Value: float64(c.Jobs),
+	jobs := map[string]int64{}
+	for _, c := range counts {
+		jobs[c.Queue] += c.Jobs
+	}
+	queues := slices.SortedFunc(maps.Keys(jobs), func(a, b string) int {
+		return cmp.Or(cmp.Compare(jobs[b], jobs[a]), cmp.Compare(a, b))
+	})
+	shared := map[string]bool{}
+	for _, queue := range queues[min(maxDepths, len(queues)):] {
+		shared[queue] = true
+	}
+	depths := map[jobstore.Count]float64{}
+	for _, c := range counts {
+		if shared[c.Queue] {
+			c.Queue = Other
 		}
+		depths[jobstore.Count{Queue: c.Queue, State: c.State}] += float64(c.Jobs)
+	}
+	samples := make([]metrics.Sample, 0, len(depths))
+	for c, depth := range depths {
+		samples = append(samples, metrics.Sample{
+			Name: metrics.QueueDepthName, Labels: map[string]string{"queue": c.Queue, "state": c.State}, Value: depth,
+		})
 	}
 	return samples
 }

@@ -15,8 +15,8 @@ import (
 
 // missingSQL lists the privileges that a node needs and the user lacks. A node reads and
 // writes every table, and creates tables only when it migrates. Partitions are used
-// through their tables, whose privileges count. CASE keeps the planner from checking
-// sequence privileges on a table.
+// through their tables, whose privileges count, and triggers fire without any. CASE keeps
+// the planner from checking sequence privileges on a table.
 const missingSQL = `
 WITH objects AS (
     SELECT c.oid, c.relkind, quote_ident($1) || '.' || c.relname AS name
@@ -43,7 +43,7 @@ SELECT privilege, kind, name FROM (
     FROM pg_proc
     WHERE (pronamespace = to_regnamespace($1) AND proname LIKE 'forge\_%'
            OR oid IN ('pg_catalog.pg_walfile_name(pg_lsn)'::regprocedure, 'pg_catalog.pg_current_wal_lsn()'::regprocedure))
-      AND NOT has_function_privilege(oid, 'EXECUTE')
+      AND prorettype <> 'trigger'::regtype AND NOT has_function_privilege(oid, 'EXECUTE')
 ) missing
 ORDER BY place, name, array_position(ARRAY ['SELECT', 'INSERT', 'UPDATE', 'DELETE'], privilege)`
 
