@@ -5,12 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/compactor"
@@ -42,38 +39,6 @@ func checkListen(cfg *Config) error {
 	}
 	return fmt.Errorf("http.listen = %q is not a loopback address, and there is no authentication; "+
 		`want auth = "token" in [dashboard], or an address such as "127.0.0.1:8080"`, cfg.HTTP.Listen)
-}
-
-// checkLeaderURL returns an error if database.leader_url leads to another database than
-// database.url: the node would take the roles of the cluster there. It returns nil if a
-// server does not answer, which what connects next reports.
-func (n *Node) checkLeaderURL(ctx context.Context) error {
-	if n.cfg.Database.LeaderURL == n.cfg.Database.URL {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, leadersTimeout)
-	defer cancel()
-	leaders, err := postgres.NewPool(ctx, postgres.PoolOptions{
-		URL: n.cfg.Database.LeaderURL, Schema: n.cfg.Database.Schema,
-		ApplicationName: leaderstore.ApplicationName(n.cfg.Node.ID, n.incarnation),
-	})
-	if err != nil {
-		return err
-	}
-	defer postgres.ClosePool(leaders)
-	// Two transactions cannot have one lock, unless they are in two databases.
-	both, id := false, rand.Int64()
-	_ = pgx.BeginFunc(ctx, leaders, func(tx pgx.Tx) error {
-		const lock = `SELECT pg_try_advisory_xact_lock($1)`
-		if _, err := tx.Exec(ctx, lock, id); err != nil {
-			return err
-		}
-		return n.pool.QueryRow(ctx, lock, id).Scan(&both)
-	})
-	if both {
-		return errors.New("database.leader_url and database.url lead to two databases; want two addresses of one")
-	}
-	return nil
 }
 
 // queuesOf returns the queues that a node with this configuration works.

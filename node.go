@@ -232,10 +232,11 @@ func (n *Node) join(ctx context.Context, member *nodestore.Member) error {
 		return err
 	}
 	if !n.byLease() {
-		if err := engine.CheckSessions(ctx, engine.Options{URL: n.cfg.Database.URL, LeaderURL: n.cfg.Database.LeaderURL}); err != nil {
+		server := engine.Options{URL: n.cfg.Database.URL, LeaderURL: n.cfg.Database.LeaderURL}
+		if err := engine.CheckSessions(ctx, server); err != nil {
 			return err
 		}
-		if err := n.checkLeaderURL(ctx); err != nil {
+		if err := engine.CheckLeaderURL(ctx, server); err != nil {
 			return err
 		}
 	}

@@ -2,13 +2,16 @@ package forge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	neturl "net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
@@ -173,6 +176,14 @@ func TestLeaderURLOfAnotherDatabaseIsRefused(t *testing.T) {
 	}
 	if err := run(other); err == nil || !strings.Contains(err.Error(), "two databases") {
 		t.Errorf("leader_url of another database: %v", err)
+	}
+	refused, err := neturl.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused.User = neturl.UserPassword("forge_nobody", "hunter2")
+	if err := run(refused.String()); !errors.Is(err, postgres.ErrUnreachable) || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("leader_url with a refused login: %v", err)
 	}
 	if err := run(pgtest.Proxy(t, url).URL()); err != nil {
 		t.Errorf("another address of the same database: %v", err)

@@ -153,6 +153,28 @@ func TestFailedWorkMovesRoleToAnotherNode(t *testing.T) {
 	})
 }
 
+// Work that ends its goroutine has failed.
+func TestWorkThatEndsItsGoroutineMovesRoleToAnotherNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, a, b := startPair(t)
+		close(a.exit)
+		synctest.Wait()
+		if a.works() || !b.works() {
+			t.Fatalf("a works %v, b works %v", a.works(), b.works())
+		}
+		if !slices.Equal(s.resigned, []string{"scheduler stepped_down"}) {
+			t.Fatalf("resigned: %v", s.resigned)
+		}
+		time.Sleep(5 * check) // a is a candidate again
+		b.fail <- errors.New("out of order")
+		synctest.Wait()
+		if s.leader() != "a" {
+			t.Fatalf("%q leads", s.leader())
+		}
+	})
+}
+
 func TestOnlyNodeLeadsAgainAfterFailedWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -270,11 +271,12 @@ type node struct {
 	working bool
 	fail    chan error
 	hang    chan struct{}
+	exit    chan struct{} // closed: the work ends its goroutine
 }
 
 func startNode(t *testing.T, s *server, id string) *node {
 	t.Helper()
-	n := &node{done: make(chan struct{}), fail: make(chan error, 1), hang: make(chan struct{})}
+	n := &node{done: make(chan struct{}), fail: make(chan error, 1), hang: make(chan struct{}), exit: make(chan struct{})}
 	n.Elections = roles.NewElections(s.options(id, roles.RoleConfig{Role: roles.Scheduler, LockID: 1, Lead: roles.Watched(n.lead)}))
 	ctx, stop := context.WithCancel(t.Context())
 	n.stop = stop
@@ -313,6 +315,9 @@ func (n *node) lead(ctx context.Context, _ leaderstore.Fence) error {
 		case <-n.hang: // ignores its context until the test releases it
 			<-n.hang
 			return nil
+		case <-n.exit:
+			n.exit = nil
+			runtime.Goexit()
 		}
 	}
 }

@@ -51,10 +51,19 @@ func newTerm(ctx context.Context, fence leaderstore.Fence, sent time.Time, lease
 	return t
 }
 
+// errExited is the error of a LeaderFunc that ended its goroutine.
+var errExited = errors.New("the work ended its goroutine (runtime.Goexit, which FailNow of package testing calls too); want it to return an error")
+
 // run calls the LeaderFunc and waits for it and for the work that joined the term. wake is
-// called after each.
+// called after each. The LeaderFunc has its own goroutine, which runtime.Goexit ends alone.
 func (t *term) run(lead LeaderFunc, wake func()) {
-	err := lead(t.ctx, t.fence, t.watchdog)
+	err := errExited
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		err = lead(t.ctx, t.fence, t.watchdog)
+	}()
+	<-ended
 	t.mu.Lock()
 	t.returned, t.err = true, err
 	t.cancel(errStopping) // no work can join from here on

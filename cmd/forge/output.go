@@ -161,7 +161,7 @@ func number[N int | int64](n N) string {
 }
 
 // milliseconds shows a duration like span.
-func milliseconds(ms float64) string { return span(time.Duration(ms * float64(time.Millisecond))) }
+func milliseconds(ms float64) string { return explain.Milliseconds(ms) }
 
 var errNoYAMLStream = errors.New(`output "yaml" does not stream; want table, wide or json`)
 

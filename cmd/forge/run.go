@@ -17,7 +17,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/engine"
 	"github.com/forge-scheduler/forge/internal/nodestore"
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/redact"
 	"github.com/forge-scheduler/forge/internal/singleton"
 	"github.com/forge-scheduler/forge/kubernetes"
@@ -100,6 +102,9 @@ func (a *app) runSingleton(ctx context.Context, flags runFlags, command []string
 		if err := requireSchema(ctx, pool); err != nil {
 			return err
 		}
+		if err := checkLeaderURL(ctx, cfg); err != nil {
+			return err
+		}
 		store := leaderstore.New(pool)
 		opts.TakeoverWait = store.TakeoverWait
 		stopLeases, err := electByLeases(ctx, cfg, store, &opts)
@@ -160,6 +165,19 @@ func keepLeaderFile(cfg *config.Config, flags runFlags, pool *pgxpool.Pool, logg
 			Changes: changes, Logger: logger,
 		}).Run(ctx)
 	}
+}
+
+// checkLeaderURL returns an error if leader_url leads to another database, or to a server that
+// refuses the login.
+func checkLeaderURL(ctx context.Context, cfg *config.Config) error {
+	if cfg.Cluster.LeaderElection.ByLease() {
+		return nil
+	}
+	err := engine.CheckLeaderURL(ctx, engine.Options{URL: cfg.Database.URL, LeaderURL: cfg.Database.LeaderURL})
+	if errors.Is(err, postgres.ErrUnreachable) {
+		return databaseError(err)
+	}
+	return err
 }
 
 func requireSchema(ctx context.Context, pool *pgxpool.Pool) error {

@@ -1,10 +1,18 @@
 package main
 
 import (
+	"context"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 // TestTakeoverDelayOfRun checks that the flag overrides the file, and that the lease is the default.
@@ -53,6 +61,40 @@ func TestLockOfRun(t *testing.T) {
 	} {
 		if got, err := singletonLock(cfg, test.flags); got.ID != test.want && err == nil || (err == nil) != (test.want != 0) {
 			t.Errorf("%+v: %d, %v; want %d", test.flags, got.ID, err, test.want)
+		}
+	}
+}
+
+// TestRunRefusesWrongLeaderURL checks that no process is a candidate in another database, and that a
+// refused login is reported.
+func TestRunRefusesWrongLeaderURL(t *testing.T) {
+	t.Parallel()
+	address := pgtest.URL(t)
+	refused, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused.User = url.UserPassword("forge_nobody", "hunter2")
+	for _, test := range []struct {
+		leaderURL, want string
+		code            int
+	}{
+		{pgtest.URL(t), "lead to two databases", exitFailed},
+		{refused.String(), "database.leader_url", exitDatabase},
+	} {
+		for _, args := range [][]string{
+			{"run", "--role", "nightly", "--", "true"},
+			{"sidecar", "--role", "nightly", "--file", filepath.Join(t.TempDir(), "leader")},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), nodes.WaitTimeout)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, os.Args[0], args...)
+			cmd.Dir = t.TempDir()
+			cmd.Env = append(os.Environ(), actAsForge+"=1", "FORGE_DATABASE_URL="+address, "FORGE_DATABASE_LEADER_URL="+test.leaderURL)
+			out, _ := cmd.CombinedOutput() // the exit code shows a failure
+			if code := cmd.ProcessState.ExitCode(); code != test.code || !strings.Contains(string(out), test.want) || strings.Contains(string(out), "hunter2") {
+				t.Errorf("%s: exit %d, want %d with %q: %s", args[0], code, test.code, test.want, out)
+			}
 		}
 	}
 }

@@ -128,6 +128,8 @@ var jobCatalogue = []bad{
 	{"84 several", stating("DELETE FROM a; DELETE FROM b"), []string{atStatement + "2 statements; want one statement; several belong in a function, or in jobs of their own"}},
 	{"84 half a statement", stating("SELECT 'a"), []string{atStatement + "a quote or comment that does not end; want a whole statement"}},
 	{"84 COPY PROGRAM", stating("COPY t /* */ FROM PROGRAM 'id'"), []string{atStatement + "COPY ... PROGRAM runs a command on the database's host; want a shell job"}},
+	{"84 COPY TO PROGRAM", stating("copy (select 'a')to program'id'"), []string{atStatement + "COPY ... PROGRAM runs a command on the database's host; want a shell job"}},
+	{"84 COPY of a file of a program", stating("COPY t FROM '/srv/program/t.csv'"), nil},
 	{"84 COPY FROM STDIN", stating("COPY t (a) FROM stdin"), []string{atStatement + "COPY with a client's own input or output, and a job has none; want INSERT or SELECT"}},
 	{"84 COPY TO STDOUT", stating("copy (SELECT 1) to STDOUT"), []string{atStatement + "COPY with a client's own input or output, and a job has none; want INSERT or SELECT"}},
 	{"84 transaction control", stating("Begin"), []string{atStatement + "BEGIN in a job, which is one statement outside any transaction; want the statement alone"}},

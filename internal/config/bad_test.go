@@ -153,6 +153,14 @@ var badNode = []bad{
 	{"pool", "[database]\npool_size = 5\n", []string{"forge.toml:2:13: database.pool_size: too few connections (got 5); want at least 6: 2 for the node and 4 for its roles"}},
 	{"schema", "[database]\nschema = \"Forge-1\"\n", []string{`forge.toml:2:10: database.schema: not a schema name (got "Forge-1"); want a lower-case letter or _, then at most 29 letters, digits or _`}},
 	{"database address", "[database]\nurl = \"postgres://u:hunter2@host:notaport/db\"\n", []string{`forge.toml:2:7: database.url: not an address of PostgreSQL (got "postgres://u:[redacted]@host:notaport/db"); want postgres://USER@HOST:5432/DATABASE`}},
+	{"address without //", "[database]\nurl = \"postgres:hunter2@host/db?sslmode=disable\"\nleader_url = \"u:hunter2@host/db?sslmode=disable\"\n", []string{
+		`forge.toml:2:7: database.url: not an address of PostgreSQL (got "postgres:[redacted]@host/db?sslmode=disable"); want postgres://USER@HOST:5432/DATABASE`,
+		`forge.toml:3:14: database.leader_url: not an address of PostgreSQL (got "u:[redacted]@host/db?sslmode=disable"); want postgres://USER@HOST:5432/DATABASE`,
+	}},
+	{"address with another scheme", "[database]\nurl = \"Postgres://u:hunter2@host/db?sslmode=disable\"\n", []string{
+		`forge.toml:2:7: database.url: not an address of PostgreSQL (got "Postgres://u:[redacted]@host/db?sslmode=disable"); want postgres://USER@HOST:5432/DATABASE`,
+	}},
+	{"address with a setting", "[database]\nurl = \"host=/tmp dbname=x search_path=a plan_cache_mode=auto forge.x=1\"\n", nil},
 	{"client certificate", "[database]\nurl = \"postgres://u:hunter2@host/db?sslmode=require&sslcert=/none/c.pem&sslkey=/none/c.key\"\n", []string{`forge.toml:2:7: database.url: the address names a file that cannot be read (got "/none/c.key": no such file or directory); want a file that this user may read`}},
 	{"password, no TLS", "[database]\nurl = \"postgres://u:hunter2@db.example.com/db?sslmode=disable\"\n", []string{
 		"forge.toml:2:7: warning: database.url: a password in the file; want ${env:NAME} or ${file:PATH} in its place",

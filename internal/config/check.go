@@ -24,6 +24,8 @@ var (
 	roleName   = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 	printable  = regexp.MustCompile(`^[!-~]+$`)
 	objectName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,99}$`)
+	// settingName is what PostgreSQL can have as the name of a setting.
+	settingName = regexp.MustCompile(`^[\pL_][\pL\pN_$.]*$`)
 )
 
 // lockIDs are the advisory locks of the built-in roles, before the namespace.
@@ -92,7 +94,7 @@ func (l *loader) checkAddress(path, address string) {
 			"a file that this user may read")
 		return
 	}
-	if err != nil {
+	if err != nil || namesNoSetting(parsed.RuntimeParams) {
 		l.wrong(path, "not an address of PostgreSQL", strconv.Quote(clip(redactBroken(address))),
 			"postgres://USER@HOST:5432/DATABASE")
 		return
@@ -101,6 +103,17 @@ func (l *loader) checkAddress(path, address string) {
 	if strings.Contains(address, "sslmode=disable") && !localHost(parsed.Host) {
 		l.warn(path, "sslmode=disable sends passwords and data in the clear to "+parsed.Host, "sslmode=require or verify-full")
 	}
+}
+
+// namesNoSetting reports whether a setting has a name that PostgreSQL cannot have: an address such
+// as postgres:PASSWORD@HOST?sslmode=require, without //, is read as a DSN.
+func namesNoSetting(settings map[string]string) bool {
+	for name := range settings {
+		if !settingName.MatchString(name) {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *loader) checkNode() {

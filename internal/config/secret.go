@@ -194,8 +194,8 @@ func redactAddress(text string) string { return redact.Address(text) }
 // read: one with a blank in it, or one whose password stands where the port does.
 func redactBroken(address string) string {
 	scheme, rest, isURL := strings.Cut(address, "://")
-	if !isURL {
-		return redactAddress(address)
+	if !isURL || strings.ContainsAny(scheme, ":@/= ") {
+		return redactUserInfo(redactAddress(address))
 	}
 	userInfo, host := "", rest
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
@@ -209,6 +209,15 @@ func redactBroken(address string) string {
 		return scheme + "://" + name + ":" + redacted + "/" + redactAddress(path)
 	}
 	return redactAddress(address)
+}
+
+// redactUserInfo hides what is between the first : and the last @.
+func redactUserInfo(text string) string {
+	user, rest, _ := strings.Cut(text, ":")
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		return user + ":" + redacted + rest[at:]
+	}
+	return text
 }
 
 // Redacted returns a copy in which references stand as they were written. Their

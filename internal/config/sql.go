@@ -13,7 +13,7 @@ var (
 	parameter   = regexp.MustCompile(`^@([A-Za-z_][A-Za-z0-9_]*)`)
 	firstWord   = regexp.MustCompile(`^[A-Za-z]+`)
 	copyStream  = regexp.MustCompile(`(?is)^copy\b.*\b(from\s+stdin|to\s+stdout)\b`)
-	copyProgram = regexp.MustCompile(`(?is)^copy\b.*\bprogram\b`)
+	copyProgram = regexp.MustCompile(`(?is)^copy\b.*\b(from|to)\s+program\b`)
 )
 
 // transactionWords start statements that make sense only with others.

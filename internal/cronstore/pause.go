@@ -51,6 +51,8 @@ type PauseOrder struct {
 	Progress func(done int)
 
 	operation string
+	// undoes limits the change to crons that this operation was the last to change; empty: all.
+	undoes string
 	// matched is how many crons an operation selected, before how many events it has written.
 	matched, before int
 }
@@ -119,7 +121,7 @@ func (s *Store) UndoPauses(ctx context.Context, operation string, order PauseOrd
 	case len(names) == 0:
 		return done, false, fmt.Errorf("operation %q: %w", operation, ErrNotFound)
 	}
-	order.Reason = cmp.Or(order.Reason, "undo")
+	order.Reason, order.undoes = cmp.Or(order.Reason, "undo"), operation
 	done, err = s.PauseMany(ctx, names, !paused, order)
 	return done, !paused, err
 }
@@ -155,7 +157,7 @@ func (s *Store) changePauses(ctx context.Context, names []string, paused bool, o
 		for _, name := range names {
 			cron, ok := found[name]
 			later := !order.AsOf.IsZero() && cron.CreatedAt.After(order.AsOf)
-			if ok && cron.RemovedAt.IsZero() && !later && cron.Paused() != paused {
+			if ok && cron.RemovedAt.IsZero() && !later && cron.Paused() != paused && order.appliesTo(cron) {
 				crons = append(crons, cron.holdAt(now, paused, order))
 			}
 		}
@@ -166,6 +168,11 @@ func (s *Store) changePauses(ctx context.Context, names []string, paused bool, o
 		order.Progress(len(names))
 	}
 	return changed, err
+}
+
+// appliesTo reports whether nobody has changed the cron since the operation to undo.
+func (o PauseOrder) appliesTo(cron Cron) bool {
+	return o.undoes == "" || cron.PauseChange != nil && cron.PauseChange.Operation == o.undoes
 }
 
 // pausing calls change in a transaction that holds the lock on the definitions.

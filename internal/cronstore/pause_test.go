@@ -238,3 +238,36 @@ func TestPauseMany(t *testing.T) {
 		t.Errorf("a long reason: %v", err)
 	}
 }
+
+// An undo leaves alone what somebody resumes and pauses again while the undo runs.
+func TestUndoLeavesPauseMadeDuringIt(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	store := cronstore.New(pool)
+	specs := map[string]cronstore.Spec{}
+	var names []string
+	for i := range 201 { // two transactions
+		names = append(names, fmt.Sprintf("many-%03d", i))
+		specs[names[i]] = spec("@daily")
+	}
+	apply(t, pool, "h1", specs, false)
+	done, err := store.PauseMany(t.Context(), names, true, cronstore.PauseOrder{By: "ada"})
+	if err != nil || done.Changed != 201 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	once := func(int) {
+		for _, change := range []func(context.Context, string, cronstore.PauseOrder) (cronstore.Cron, bool, error){store.Resume, store.Pause} {
+			if _, _, err := change(t.Context(), "many-200", cronstore.PauseOrder{By: "bob"}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	order := cronstore.PauseOrder{By: "ada", Progress: func(n int) { once(n); once = func(int) {} }}
+	undone, _, err := store.UndoPauses(t.Context(), done.Operation, order)
+	if err != nil || undone.Changed != 200 {
+		t.Errorf("undo: %+v, %v", undone, err)
+	}
+	if last := get(t, pool, "many-200"); !last.Paused() || last.PauseChange.By != "bob" {
+		t.Errorf("paused %t by %+v; want it paused by bob", last.Paused(), last.PauseChange)
+	}
+}

@@ -41,6 +41,10 @@ func checkConnection(f Facts, r *report) {
 				"%s: %v", link.Key, link.Err)
 		}
 	}
+	if f.TwoDatabases {
+		r.fail("give both the addresses of one database",
+			"%s and %s lead to two databases: nodes do not start, since they would elect the leaders of another cluster", leaderURL, poolURL)
+	}
 	if len(r.findings) == 0 && f.Err != nil {
 		r.fail("see the lines below; then run forge doctor again", "not all could be looked at: %v", f.Err)
 	}

@@ -21,7 +21,8 @@ func TestChecksOfLink(t *testing.T) {
 			"connection", Fail,
 			[]string{"connection refused", "check database.leader_url"},
 		},
-		"not all read": {func(f *Facts) { f.Err = errors.New("list nodes: boom") }, "connection", Fail, []string{"boom"}},
+		"two databases": {func(f *Facts) { f.TwoDatabases = true }, "connection", Fail, []string{"lead to two databases", "one database"}},
+		"not all read":  {func(f *Facts) { f.Err = errors.New("list nodes: boom") }, "connection", Fail, []string{"boom"}},
 		"pooler in transaction mode": {
 			func(f *Facts) { f.Election.Pooled, f.Election.Shared = true, true },
 			"pooler", Fail,

@@ -21,6 +21,8 @@ type Facts struct {
 
 	// Pool is the link of database.url, Election that of database.leader_url.
 	Pool, Election Link
+	// TwoDatabases is true if they lead to two databases.
+	TwoDatabases bool
 
 	// Server is nil when no address leads to a server; so are the two fields below it.
 	Server  *Server

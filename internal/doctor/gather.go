@@ -15,6 +15,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/compactor"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/engine"
 	"github.com/forge-scheduler/forge/internal/hazards"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
@@ -64,6 +65,10 @@ func Gather(ctx context.Context, cfg *config.Config, warnings []config.Problem) 
 	}
 	if f.Election.Err == nil && !f.Election.Shared {
 		f.Election.IdleEnded = probeIdle(ctx, cfg.Database.LeaderURL)
+	}
+	if !cfg.Cluster.LeaderElection.ByLease() {
+		options := engine.Options{URL: cfg.Database.URL, LeaderURL: cfg.Database.LeaderURL}
+		f.TwoDatabases = errors.Is(engine.CheckLeaderURL(ctx, options), engine.ErrTwoDatabases)
 	}
 	if url, readOnly, found := f.direct(); found {
 		f.Err = f.read(ctx, url, readOnly)

@@ -128,10 +128,16 @@ func (m missing) Error() string { return m.found }
 
 func lacks(format string, args ...any) error { return missing{fmt.Sprintf(format, args...)} }
 
-// Codes of errors that say nothing about a feature: of replicas (25006), privileges (42501),
+// refusesLogin reports whether an error of a connection is about the user (28...), the database
+// (3D000) or a privilege (42501).
+func refusesLogin(code string) bool {
+	return strings.HasPrefix(code, "28") || code == "3D000" || code == "42501"
+}
+
+// Codes of errors that say nothing about a feature: of logins and privileges, replicas (25006),
 // resources (53...), operators and shutdowns (57...), and connections (08...).
 func saysNothing(code string) bool {
-	return code == "25006" || code == "42501" || strings.HasPrefix(code, "53") || strings.HasPrefix(code, "57") || strings.HasPrefix(code, "08")
+	return refusesLogin(code) || code == "25006" || strings.HasPrefix(code, "53") || strings.HasPrefix(code, "57") || strings.HasPrefix(code, "08")
 }
 
 // judge returns the result of a probe.

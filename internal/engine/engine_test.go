@@ -188,6 +188,59 @@ func TestProbeOfUnreachableServer(t *testing.T) {
 	}
 }
 
+// refusedURLs returns addresses of the target's server that it refuses: one with an unknown user, one
+// with an unknown database.
+func refusedURLs(t *testing.T, target string) []string {
+	t.Helper()
+	user, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	database := *user
+	user.User, database.Path = url.UserPassword("forge_nobody", "hunter2"), "/forge_none"
+	return []string{user.String(), database.String()}
+}
+
+// A server that refuses the login of leader_url is not unfit.
+func TestRefusedLoginOfLeaderURL(t *testing.T) {
+	t.Parallel()
+	target := pgtest.EmptyURL(t)
+	for _, refused := range refusedURLs(t, target) {
+		options := engine.Options{URL: target, LeaderURL: refused}
+		if err := engine.CheckSessions(t.Context(), options); err != nil {
+			t.Error(err)
+		}
+		err := engine.CheckLeaderURL(t.Context(), options)
+		if !errors.Is(err, postgres.ErrUnreachable) || !strings.Contains(err.Error(), "; check the user, the password") ||
+			!strings.Contains(err.Error(), "database.leader_url") || strings.Contains(err.Error(), "hunter2") {
+			t.Error(err)
+		}
+		report, err := engine.Probe(t.Context(), options)
+		if !errors.Is(err, postgres.ErrUnreachable) || !strings.Contains(err.Error(), "database.leader_url") {
+			t.Errorf("%+v, %v", report, err)
+		}
+	}
+}
+
+func TestCheckLeaderURL(t *testing.T) {
+	t.Parallel()
+	target := pgtest.EmptyURL(t)
+	for name, test := range map[string]struct {
+		leaderURL string
+		want      error
+	}{
+		"unset":              {"", nil},
+		"another address":    {pgtest.Proxy(t, target).URL(), nil},
+		"transaction pooler": {pgtest.StartBouncer(t, target, "transaction").URL(), nil},
+		"another database":   {pgtest.EmptyURL(t), engine.ErrTwoDatabases},
+		"unreachable":        {"postgres://127.0.0.1:1/none", nil},
+	} {
+		if err := engine.CheckLeaderURL(t.Context(), engine.Options{URL: target, LeaderURL: test.leaderURL}); !errors.Is(err, test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // A server whose clock is set may end a session late. That is no missing feature.
 func TestCheckSessionsWithAnotherClock(t *testing.T) {
 	t.Parallel()

@@ -46,8 +46,13 @@ func Probe(ctx context.Context, options Options) (Report, error) {
 	report := Report{}
 	b := &bench{Options: options}
 	var err error
-	if report.Server, err = b.greet(ctx); err != nil {
+	if report.Server, err = b.greet(ctx, b.URL); err != nil {
 		return report, err
+	}
+	if b.LeaderURL != b.URL {
+		if _, err := b.greet(ctx, b.LeaderURL); err != nil {
+			return report, fmt.Errorf("database.leader_url: %w", err)
+		}
 	}
 	defer b.clean(context.WithoutCancel(ctx))
 	shared := false
@@ -104,10 +109,10 @@ func (r *Report) decide() {
 }
 
 // greet returns the server's version text. Its error means that the server cannot be reached.
-func (b *bench) greet(ctx context.Context) (string, error) {
+func (b *bench) greet(ctx context.Context, url string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.Timeout)
 	defer cancel()
-	conn, err := dial(ctx, b.URL)
+	conn, err := dial(ctx, url)
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", postgres.ErrUnreachable, postgres.Reason(err))
 	}

@@ -4,6 +4,7 @@ package explain
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 	"unicode"
@@ -148,7 +149,7 @@ func Row(facts Facts, row cronstore.Tick) string {
 		by = fmt.Sprintf("by node %s in term %d", row.NodeID, row.Term)
 	}
 	if row.Count <= 1 {
-		by += ", " + Span(time.Duration(row.LatenessMS*float64(time.Millisecond))) + " late"
+		by += ", " + Milliseconds(row.LatenessMS) + " late"
 	}
 	return said + ": " + strings.Join(append(parts, by), "; ") + "."
 }
@@ -194,6 +195,16 @@ func Next(name string, spec cronstore.Spec, after time.Time, count int) ([]Comin
 
 // Instant formats an instant in UTC.
 func Instant(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }
+
+// Milliseconds formats a number of milliseconds as Span does. A Duration cannot hold more than
+// 292 years.
+func Milliseconds(ms float64) string {
+	d := ms * float64(time.Millisecond)
+	if d >= math.MaxInt64 {
+		return "over 292 years"
+	}
+	return Span(time.Duration(d))
+}
 
 // Span formats a duration with at most three significant digits.
 func Span(d time.Duration) string {

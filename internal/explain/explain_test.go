@@ -37,6 +37,8 @@ func TestExplain(t *testing.T) {
 		Reason: "No scheduler could fire it within a minute, and catch_up is none.", Term: 8, NodeID: "b",
 	}
 	manual := &cronstore.Tick{Verdict: cronstore.Triggered, Reason: "Triggered by ada.", JobID: 5, Count: 1, LatenessMS: 61000}
+	old := *manual
+	old.LatenessMS = 3e13
 	for _, test := range []struct {
 		name, tick, now string
 		row             *cronstore.Tick
@@ -75,6 +77,10 @@ func TestExplain(t *testing.T) {
 		{
 			name: "by hand", tick: "2026-11-20T12:17:00Z", row: manual, jobState: "available", standing: Recorded,
 			want: "The tick 2026-11-20T12:17:00Z of report was recorded as triggered: triggered by ada; job 5 is available; by hand, 1m1s late.",
+		},
+		{
+			name: "by hand, centuries late", tick: "2026-11-20T12:17:00Z", row: &old, jobState: "available", standing: Recorded,
+			want: "The tick 2026-11-20T12:17:00Z of report was recorded as triggered: triggered by ada; job 5 is available; by hand, over 292 years late.",
 		},
 		{
 			name: "future", tick: "2026-11-20T15:00:00Z", standing: Future,
