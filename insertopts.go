@@ -50,6 +50,9 @@ func (o InsertOpts) River() (*river.InsertOpts, error) {
 		Replace: o.Replace, Debounce: config.Duration(o.Debounce), MaxWait: config.Duration(o.MaxWait), Throttle: config.Duration(o.Throttle),
 	}
 	opts := o.InsertOpts
+	if err := jobstore.CheckYear(opts.ScheduledAt); err != nil {
+		return nil, fmt.Errorf("insert options: ScheduledAt %w", err)
+	}
 	by := opts.UniqueOpts
 	switch {
 	case o.Weight < 0 || o.Weight > config.MaxWeight:

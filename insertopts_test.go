@@ -100,16 +100,17 @@ func TestInsertOpts(t *testing.T) {
 func TestInsertOptsAreChecked(t *testing.T) {
 	t.Parallel()
 	for want, opts := range map[string]InsertOpts{
-		"only one of replace, debounce and throttle": {Replace: true, Throttle: time.Hour},
-		"debounce: no duration, or out of range":     {Debounce: time.Millisecond},
-		"throttle: no duration":                      {Throttle: -time.Second},
-		"max_wait: less than debounce":               {Debounce: time.Minute, MaxWait: time.Second},
-		"max_wait: without debounce":                 {MaxWait: time.Second},
-		"at: a time for a debounced job":             {Debounce: time.Minute, InsertOpts: river.InsertOpts{ScheduledAt: time.Now()}},
-		"Weight out of range (got -1)":               {Weight: -1},
-		"want 1 to 1000000":                          {Weight: 1_000_001},
-		"ByPeriod or ByState":                        {Replace: true, InsertOpts: river.InsertOpts{UniqueOpts: river.UniqueOpts{ByPeriod: time.Hour}}},
-		"read the metadata":                          {Replace: true, InsertOpts: river.InsertOpts{Metadata: []byte("[]")}},
+		"only one of replace, debounce and throttle":    {Replace: true, Throttle: time.Hour},
+		"debounce: no duration, or out of range":        {Debounce: time.Millisecond},
+		"throttle: no duration":                         {Throttle: -time.Second},
+		"max_wait: less than debounce":                  {Debounce: time.Minute, MaxWait: time.Second},
+		"max_wait: without debounce":                    {MaxWait: time.Second},
+		"at: a time for a debounced job":                {Debounce: time.Minute, InsertOpts: river.InsertOpts{ScheduledAt: time.Now()}},
+		"ScheduledAt out of range (got the year 10000)": {InsertOpts: river.InsertOpts{ScheduledAt: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}},
+		"Weight out of range (got -1)":                  {Weight: -1},
+		"want 1 to 1000000":                             {Weight: 1_000_001},
+		"ByPeriod or ByState":                           {Replace: true, InsertOpts: river.InsertOpts{UniqueOpts: river.UniqueOpts{ByPeriod: time.Hour}}},
+		"read the metadata":                             {Replace: true, InsertOpts: river.InsertOpts{Metadata: []byte("[]")}},
 	} {
 		if got, err := opts.River(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, %v; want %s", opts, got, err, want)

@@ -47,6 +47,12 @@ func TestPagesAndDocumentsAreCompressed(t *testing.T) {
 	}{
 		{path: "/", encoding: "gzip, br", status: 200, packed: true},
 		{path: "/", encoding: "identity", status: 200},
+		{path: "/", encoding: "br, GZIP;q=0.5", status: 200, packed: true},
+		{path: "/", encoding: "gzip;q=0", status: 200},
+		{path: "/", encoding: "*, gzip; q=0.0", status: 200},
+		{path: "/", encoding: "br;q=1, *;q=0.1", status: 200, packed: true},
+		{path: "/", encoding: "*;q=0", status: 200},
+		{path: "/", status: 200},
 		{path: "/jobs/9999", encoding: "gzip", status: 404, packed: true},
 		{path: "/api/v1/crons", encoding: "gzip", status: 200, packed: true},
 		{path: "/healthz", encoding: "gzip", status: 200}, // too small

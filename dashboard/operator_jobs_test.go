@@ -32,7 +32,7 @@ func TestJobAPI(t *testing.T) {
 		{"bulk/jobs/cancel", kind, 200, `{"action":"cancel","jobs":3,"changed":2,"up_to":42,"dry_run":false}`, []string{"plan to cancel dump", "cancel all dump to 42 by the API from 127.0.0.1"}},
 		{"bulk/jobs/retry", `{"kind": "dump", "dry_run": true}`, 200, `{"action":"retry","jobs":3,"changed":0,"up_to":42,"dry_run":true}`, []string{"plan to retry dump"}},
 		{"bulk/jobs/retry", `{"queue": "vast"}`, 422, "The filter matches more than 20000 jobs", nil},
-		{"bulk/jobs/cancel", `{"kind": "dump", "up_to": 41}`, 200, `"up_to":41,`, []string{"plan to cancel dump", "cancel all dump to 41 by the API from 127.0.0.1"}},
+		{"bulk/jobs/cancel", `{"kind": "dump", "up_to": 41}`, 200, `"jobs":2,"changed":1,"up_to":41,`, []string{"plan to cancel dump to 41", "cancel all dump to 41 by the API from 127.0.0.1"}},
 		{"bulk/jobs/cancel", `{"kind": "dump", "up_to": -1}`, 422, "up_to must be the id of a job", nil},
 		{"bulk/jobs/retry", "", 422, "A filter is required", nil},
 		{"bulk/jobs/retry", `{"state": "lost"}`, 422, "state must be one of", nil},

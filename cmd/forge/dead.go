@@ -189,7 +189,7 @@ func (a *app) deadActCommand(action jobstore.Action, short string) *cobra.Comman
 }
 
 func (a *app) actOnDead(ctx context.Context, pool *pgxpool.Pool, action jobstore.Action, filter jobstore.DeadFilter, dryRun, sure bool) error {
-	counted, err := jobstore.New(pool).CountDead(ctx, filter)
+	counted, err := jobstore.New(pool).CountDead(ctx, filter, jobstore.Matching{})
 	if err != nil {
 		return err
 	}

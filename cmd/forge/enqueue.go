@@ -119,6 +119,9 @@ func fillJob(job *jobstore.NewJob, args, at string) error {
 	if err != nil {
 		return fmt.Errorf("--at %q: want RFC 3339, such as 2027-01-31T09:00:00Z", at)
 	}
+	if err := jobstore.CheckYear(due); err != nil {
+		return fmt.Errorf("--at %q: %w", at, err)
+	}
 	job.ScheduledAt = due
 	return nil
 }

@@ -32,6 +32,22 @@ func TestEnqueueRejectsInvalidArgs(t *testing.T) {
 	}
 }
 
+func TestEnqueueRejectsYearsBeyondJSON(t *testing.T) {
+	t.Parallel()
+	const late, early = "9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+12:00"
+	for at, want := range map[string]string{
+		late:  `--at "` + late + `": out of range (got the year 10000); want a time in the years 1 to 9999 of UTC`,
+		early: `--at "` + early + `": out of range (got the year 0); want a time in the years 1 to 9999 of UTC`,
+	} {
+		if err := fillJob(&jobstore.NewJob{}, "{}", at); err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", at, err, want)
+		}
+	}
+	if err := fillJob(&jobstore.NewJob{}, "{}", "9999-12-31T23:59:59Z"); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestEnqueueIsUnique checks that uniqueness comes from the configuration in force unless flags
 // give it, and that a duplicate is reported.
 func TestEnqueueIsUnique(t *testing.T) {

@@ -178,7 +178,7 @@ func refusals(action jobstore.Action, changes []jobstore.Change) error {
 // actOnAll applies the action to the jobs that match the filter now.
 func (a *app) actOnAll(ctx context.Context, pool *pgxpool.Pool, action jobstore.Action, many bulk) error {
 	store := jobstore.New(pool)
-	counted, err := store.CountMatching(ctx, action, many.filter)
+	counted, err := store.CountMatching(ctx, action, many.filter, jobstore.Matching{})
 	if err != nil {
 		return err
 	}

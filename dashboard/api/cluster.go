@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -63,7 +64,7 @@ type StatusDocument struct {
 }
 
 // clusterStatus answers 200 whenever the database can be read, with or without a leader.
-func (s *API) clusterStatus(w http.ResponseWriter, r *http.Request) {
+func (s *API) clusterStatus(w http.ResponseWriter, r *http.Request, _ *web.Query) {
 	doc, err := s.clusterDocument(r.Context())
 	if err != nil {
 		web.WriteProblem(w, http.StatusServiceUnavailable, s.Unreadable())
@@ -74,7 +75,7 @@ func (s *API) clusterStatus(w http.ResponseWriter, r *http.Request) {
 
 // clusterHealth answers 200 if the health is known, whether healthy or degraded, and 503
 // with the same document if the database cannot be read.
-func (s *API) clusterHealth(w http.ResponseWriter, r *http.Request) {
+func (s *API) clusterHealth(w http.ResponseWriter, r *http.Request, _ *web.Query) {
 	doc, err := s.clusterDocument(r.Context())
 	status := http.StatusOK
 	if err != nil {
@@ -85,11 +86,8 @@ func (s *API) clusterHealth(w http.ResponseWriter, r *http.Request) {
 }
 
 // clusterLeader answers 503 while the role has no leader.
-func (s *API) clusterLeader(w http.ResponseWriter, r *http.Request) {
-	role := r.URL.Query().Get("role")
-	if role == "" {
-		role = cluster.SchedulerRole
-	}
+func (s *API) clusterLeader(w http.ResponseWriter, r *http.Request, q *web.Query) {
+	role := cmp.Or(q.Values.Get("role"), cluster.SchedulerRole)
 	doc, err := s.clusterDocument(r.Context())
 	if err != nil {
 		web.WriteProblem(w, http.StatusServiceUnavailable, s.Unreadable())

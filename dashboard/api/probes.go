@@ -18,6 +18,19 @@ func (s *API) probeRoutes() []route.Route {
 	facts := reply[LeaderFacts](http.StatusOK, route.LeaderNodeHeader, route.LeaderTermHeader, route.LeaderURLHeader)
 	other := facts
 	other.Status = http.StatusServiceUnavailable
+	status := route.Operation{
+		ID: "getClusterStatus", Summary: "Describe the cluster with its nodes", Reply: reply[StatusDocument](http.StatusOK),
+		About: "Returns the cluster's health with its roles, the scheduler's lease and all nodes. A cluster without a leader is answered with 200 and `degraded`.",
+	}
+	leader := route.Operation{
+		ID: "getClusterLeader", Summary: "Show the leader of a role; 503 while there is none", Reply: reply[LeaderDocument](http.StatusOK),
+		About: "Returns the lease of the role's leader.", Query: []route.Parameter{route.Text("role", "The role; by default scheduler.")},
+	}
+	health := route.Operation{
+		ID: "getClusterHealth", Summary: "Show the health of the cluster; 503 if the database cannot be read",
+		Reply: reply[HealthDocument](http.StatusOK), Also: []route.Reply{reply[HealthDocument](http.StatusServiceUnavailable)},
+		About: "Returns `healthy` if every role has a leader, and `degraded` otherwise. Both are answered with 200; 503 means that the database cannot be read.",
+	}
 	return []route.Route{
 		{Path: "/healthz", Get: s.healthz, Read: route.Open, Gets: &route.Operation{
 			ID: "getHealth", Summary: "Check that the process answers", Reply: reply[healthzDocument](http.StatusOK),
@@ -32,19 +45,9 @@ func (s *API) probeRoutes() []route.Route {
 			ID: "probeLeader", Summary: "Answer 200 on the node that leads the role, and 503 on the others", Reply: facts, Also: []route.Reply{other},
 			About: "Lets a load balancer route requests to the leader of a role. Both answers name the leader in the body and in the headers, if it is known. The leader answers from memory, even if the database is down.",
 		}},
-		{Path: "/cluster/status", Get: s.clusterStatus, Read: route.Viewer, Gets: &route.Operation{
-			ID: "getClusterStatus", Summary: "Describe the cluster with its nodes", Reply: reply[StatusDocument](http.StatusOK),
-			About: "Returns the cluster's health with its roles, the scheduler's lease and all nodes. A cluster without a leader is answered with 200 and `degraded`.",
-		}},
-		{Path: "/cluster/leader", Get: s.clusterLeader, Read: route.Viewer, Gets: &route.Operation{
-			ID: "getClusterLeader", Summary: "Show the leader of a role; 503 while there is none", Reply: reply[LeaderDocument](http.StatusOK),
-			About: "Returns the lease of the role's leader.", Query: []route.Parameter{route.Text("role", "The role; by default scheduler.")},
-		}},
-		{Path: "/cluster/health", Get: s.clusterHealth, Read: route.Viewer, Gets: &route.Operation{
-			ID: "getClusterHealth", Summary: "Show the health of the cluster; 503 if the database cannot be read",
-			Reply: reply[HealthDocument](http.StatusOK), Also: []route.Reply{reply[HealthDocument](http.StatusServiceUnavailable)},
-			About: "Returns `healthy` if every role has a leader, and `degraded` otherwise. Both are answered with 200; 503 means that the database cannot be read.",
-		}},
+		{Path: "/cluster/status", Get: s.checked(&status, s.clusterStatus), Read: route.Viewer, Gets: &status},
+		{Path: "/cluster/leader", Get: s.checked(&leader, s.clusterLeader), Read: route.Viewer, Gets: &leader},
+		{Path: "/cluster/health", Get: s.checked(&health, s.clusterHealth), Read: route.Viewer, Gets: &health},
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 
 // DeadLetterOps retries and discards dead letters on behalf of an operator.
 type DeadLetterOps interface {
-	// CountDead counts the dead letters that match a filter. ActOnDead changes them and
-	// returns how many it changed.
-	CountDead(ctx context.Context, filter jobstore.DeadFilter) (jobstore.Matching, error)
+	// CountDead counts the dead letters that match a filter, among those that were counted
+	// before. ActOnDead changes them and returns how many it changed.
+	CountDead(ctx context.Context, filter jobstore.DeadFilter, before jobstore.Matching) (jobstore.Matching, error)
 	ActOnDead(ctx context.Context, order jobstore.Order, filter jobstore.DeadFilter, counted jobstore.Matching) (int, error)
 }
 
@@ -26,7 +26,7 @@ var ErrNoSuchGroup = web.Refuse(http.StatusNotFound, "There are no dead letters 
 
 // ActOnDead applies an action to the dead letters that match a filter, as ActOnAll does.
 func (s *Cluster) ActOnDead(ctx context.Context, order jobstore.Order, filter jobstore.DeadFilter, before jobstore.Matching, dryRun bool) (BulkDocument, error) {
-	counted, err := s.DeadLetterOps.CountDead(ctx, filter)
+	counted, err := s.DeadLetterOps.CountDead(ctx, filter, before)
 	done := BulkDocument{Action: order.Action, Jobs: counted.Jobs, DryRun: dryRun}
 	switch {
 	case err != nil:

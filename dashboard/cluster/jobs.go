@@ -105,9 +105,9 @@ func (s *Cluster) newCounts() *staleCache[[]jobstore.Count] {
 type JobOps interface {
 	// Act returns the result for each job, in the order of the ids.
 	Act(ctx context.Context, order jobstore.Order, ids []int64) ([]jobstore.Change, error)
-	// CountMatching counts the jobs that match a filter and that the action can change.
-	// ActOnAll changes them and returns how many it changed.
-	CountMatching(ctx context.Context, action jobstore.Action, filter jobstore.Filter) (jobstore.Matching, error)
+	// CountMatching counts the jobs that match a filter and that the action can change, among
+	// those that were counted before. ActOnAll changes them and returns how many it changed.
+	CountMatching(ctx context.Context, action jobstore.Action, filter jobstore.Filter, before jobstore.Matching) (jobstore.Matching, error)
 	ActOnAll(ctx context.Context, order jobstore.Order, filter jobstore.Filter, counted jobstore.Matching) (int, error)
 }
 
@@ -150,7 +150,7 @@ func (s *Cluster) ActOnAll(ctx context.Context, order jobstore.Order, filter job
 	if dryRun {
 		count = s.JobOps.CountMatching
 	}
-	counted, err := count(ctx, order.Action, filter)
+	counted, err := count(ctx, order.Action, filter, before)
 	done := BulkDocument{Action: order.Action, Jobs: counted.Jobs, UpTo: counted.UpTo, DryRun: dryRun}
 	if err != nil || dryRun || counted.Jobs == 0 {
 		return done, err
@@ -178,9 +178,9 @@ func describeFilter(filter jobstore.Filter) string {
 }
 
 // CountBulk counts at most one job more than one request may change.
-func (s *Cluster) CountBulk(ctx context.Context, action jobstore.Action, filter jobstore.Filter) (jobstore.Matching, error) {
+func (s *Cluster) CountBulk(ctx context.Context, action jobstore.Action, filter jobstore.Filter, before jobstore.Matching) (jobstore.Matching, error) {
 	filter.Limit = MaxBulk + 1
-	return s.JobOps.CountMatching(ctx, action, filter)
+	return s.JobOps.CountMatching(ctx, action, filter, before)
 }
 
 // CheckBulkCount rejects filters that match no job, or more than one request may change.

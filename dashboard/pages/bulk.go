@@ -147,7 +147,7 @@ func loadBulk(action jobstore.Action) func(*Pages, context.Context, *request) (b
 				Jobs: int64(len(ids)), IDs: ids, What: bulkEffects[action] + " Jobs for which this is not possible are not changed.", Back: "/jobs?" + filterValues(filter),
 			}, nil
 		}
-		counted, err := s.CountBulk(ctx, action, filter)
+		counted, err := s.CountBulk(ctx, action, filter, jobstore.Matching{})
 		if err != nil {
 			return nil, err
 		}

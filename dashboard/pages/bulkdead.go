@@ -89,7 +89,7 @@ func loadBulkDead(action jobstore.Action) func(*Pages, context.Context, *request
 		if err != nil {
 			return nil, err
 		}
-		counted, err := s.DeadLetterOps.CountDead(ctx, asked.filter)
+		counted, err := s.DeadLetterOps.CountDead(ctx, asked.filter, jobstore.Matching{})
 		if err != nil {
 			return nil, fmt.Errorf("count dead letters: %w", err)
 		}

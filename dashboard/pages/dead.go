@@ -243,7 +243,7 @@ func loadDeadAct(action jobstore.Action) func(*Pages, context.Context, *request)
 			Error: format.PlainText(group.Error),
 		}
 		if !req.Values.Has("id") {
-			counted, err := s.DeadLetterOps.CountDead(ctx, jobstore.DeadFilter{Group: group.Group})
+			counted, err := s.DeadLetterOps.CountDead(ctx, jobstore.DeadFilter{Group: group.Group}, jobstore.Matching{})
 			b.Jobs, b.UpTo, b.AsOf = counted.Jobs, counted.UpTo, asOf(counted)
 			return b, err
 		}

@@ -193,9 +193,23 @@ func AddressOf(r *http.Request) string {
 	return host
 }
 
-// AcceptsGzip reports whether the client accepts gzip.
+// AcceptsGzip reports whether the client accepts gzip. The coding * stands for those that the
+// client does not name.
 func AcceptsGzip(r *http.Request) bool {
-	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+	others := false
+	for coding := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
+		name, weight, _ := strings.Cut(coding, ";")
+		_, value, _ := strings.Cut(weight, "=")
+		quality, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+		accepted := err != nil || quality > 0
+		switch strings.ToLower(strings.TrimSpace(name)) {
+		case "gzip", "x-gzip":
+			return accepted
+		case "*":
+			others = accepted
+		}
+	}
+	return others
 }
 
 // DocsPath is the page that shows the OpenAPI document.

@@ -195,7 +195,7 @@ func TestActionOnManyJobsIsOneEntry(t *testing.T) {
 		SELECT '{}', 'send', 'default', 'discarded', 1, now() - interval '1 h' FROM generate_series(1, 1200)`)
 	jobs := jobstore.New(pool)
 	of := jobstore.Filter{Kind: "send"}
-	counted, err := jobs.CountMatching(t.Context(), jobstore.Retry, of)
+	counted, err := jobs.CountMatching(t.Context(), jobstore.Retry, of, jobstore.Matching{})
 	if err != nil || counted.Jobs != 1200 {
 		t.Fatalf("%+v, %v", counted, err)
 	}

@@ -12,9 +12,9 @@ import (
 )
 
 const jobColumns = `
-river_job.id, river_job.args, river_job.attempt, river_job.attempted_at, river_job.attempted_by,
-river_job.created_at, river_job.errors, river_job.finalized_at, river_job.kind, river_job.max_attempts,
-river_job.metadata, river_job.priority, river_job.queue, river_job.state::text, river_job.scheduled_at,
+river_job.id, river_job.args, river_job.attempt, ` + attemptedAtSQL + ` AS attempted_at, river_job.attempted_by,
+` + createdAtSQL + ` AS created_at, river_job.errors, ` + finalizedAtSQL + ` AS finalized_at, river_job.kind, river_job.max_attempts,
+river_job.metadata, river_job.priority, river_job.queue, river_job.state::text, ` + scheduledAtSQL + ` AS scheduled_at,
 river_job.tags, river_job.unique_key, river_job.unique_states`
 
 // lastClient is the client that claimed the row's newest attempt.

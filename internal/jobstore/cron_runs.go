@@ -38,7 +38,7 @@ CROSS JOIN LATERAL (
 ) AS newest
 LEFT JOIN LATERAL (
     SELECT id, state::text AS state, attempted_at IS NOT NULL AS started,
-           CASE WHEN state = 'running' THEN coalesce(attempted_at, scheduled_at) ELSE scheduled_at END AS since
+           ` + boundTime + `CASE WHEN state = 'running' THEN coalesce(attempted_at, scheduled_at) ELSE scheduled_at END` + inYears + ` AS since
     FROM river_job
     WHERE finalized_at IS NULL AND metadata ? 'forge:cron'
       AND (metadata #>> '{forge:cron}', id) >= (c.name, c.floor) AND (metadata #>> '{forge:cron}', id) <= (c.name, @max)

@@ -11,7 +11,7 @@ import (
 )
 
 const countDeadSQL = `
-SELECT count(*), coalesce(max(id), 0), greatest(now(), max(finalized_at))
+SELECT count(*), coalesce(max(id), 0), ` + boundTime + `greatest(now(), max(finalized_at))` + inYears + `
 FROM river_job
 WHERE @matches`
 
@@ -32,11 +32,15 @@ SET metadata = metadata || jsonb_build_object('forge:dead',
     || jsonb_build_object('attempt', attempt, 'discarded_at', now(), 'discarded_by', $2::text))
 WHERE id = ANY ($1::bigint[])`
 
-// CountDead counts the dead letters that match a filter.
-func (s *Store) CountDead(ctx context.Context, filter DeadFilter) (m Matching, err error) {
+// CountDead counts the dead letters that match a filter, among those that were counted before, if
+// anything was.
+func (s *Store) CountDead(ctx context.Context, filter DeadFilter, before Matching) (m Matching, err error) {
 	c, err := s.resolve(ctx, filter)
 	if err != nil {
 		return m, err
+	}
+	if before.UpTo != 0 {
+		before.addTo(c)
 	}
 	rows, err := s.db.Query(ctx, c.in(countDeadSQL, 0), c.planned()...)
 	if err != nil {

@@ -194,7 +194,7 @@ func TestDeadGroups(t *testing.T) {
 
 func actOnDead(t *testing.T, pool *pgxpool.Pool, action jobstore.Action, filter jobstore.DeadFilter) (int64, int) {
 	t.Helper()
-	counted, err := jobstore.New(pool).CountDead(t.Context(), filter)
+	counted, err := jobstore.New(pool).CountDead(t.Context(), filter, jobstore.Matching{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestRetryDead(t *testing.T) {
 	insertDead(t, pool)
 	exec(t, pool, `UPDATE river_job SET unique_key = 'k', unique_states = B'11110101' WHERE id = 4`)
 	exec(t, pool, `INSERT INTO river_job (kind, args, state, max_attempts, unique_key, unique_states) VALUES ('rival', '{}', 'available', 3, 'k', B'11110101')`)
-	counted, err := jobstore.New(pool).CountDead(t.Context(), jobstore.DeadFilter{Kind: "mail"})
+	counted, err := jobstore.New(pool).CountDead(t.Context(), jobstore.DeadFilter{Kind: "mail"}, jobstore.Matching{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,11 +270,14 @@ func TestActOnCountedDead(t *testing.T) {
 	insertDead(t, pool)
 	exec(t, pool, `UPDATE river_job SET state = 'running', finalized_at = NULL WHERE id = 2`)
 	store, all := jobstore.New(pool), jobstore.DeadFilter{Kind: "mail"}
-	counted, err := store.CountDead(t.Context(), all)
+	counted, err := store.CountDead(t.Context(), all, jobstore.Matching{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	exec(t, pool, `UPDATE river_job SET state = 'discarded', finalized_at = clock_timestamp() WHERE id = 2`)
+	if again, err := store.CountDead(t.Context(), all, counted); err != nil || again.Jobs != 3 {
+		t.Errorf("counted %d again, want 3: %v", again.Jobs, err)
+	}
 	changed, err := store.ActOnDead(t.Context(), jobstore.Order{Action: jobstore.Discard, By: "ann"}, all, counted)
 	if err != nil || counted.Jobs != 3 || changed != 3 {
 		t.Errorf("discarded %d of %d, want 3 of 3: %v", changed, counted.Jobs, err)

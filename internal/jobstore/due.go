@@ -78,7 +78,7 @@ SET state = CASE WHEN job_updates.conflict THEN 'discarded' ELSE 'available' END
         THEN NULL ELSE river_job.unique_key END
 FROM job_updates
 WHERE river_job.id = job_updates.id
-RETURNING river_job.queue, river_job.scheduled_at, job_updates.conflict`
+RETURNING river_job.queue, ` + scheduledAtSQL + `, job_updates.conflict`
 
 	// The condition sets the timeout before the statement locks anything.
 	releaseDueSQL = lockDueSQL + firstDueSQL + `
@@ -145,7 +145,7 @@ func scanDue(row pgx.Row) (time.Duration, error) {
 	if seconds == nil || *seconds > NoDueJob.Seconds() {
 		return NoDueJob, nil
 	}
-	return time.Duration(*seconds * float64(time.Second)), nil
+	return time.Duration(max(*seconds, -NoDueJob.Seconds()) * float64(time.Second)), nil
 }
 
 // ReleaseDue makes at most limit scheduled and retryable jobs available that are due at

@@ -112,8 +112,8 @@ WITH RECURSIVE keys (key, wrapped, n) AS (
     FROM keys AS k LEFT JOIN unnest(@names::text[], @weights::integer[]) AS w (name, weight) ON w.name = k.key
     WHERE (k.n > 0 OR @served > 0) AND k.key <> ALL (@skip_keys)
 )
-SELECT j.id, j.kind, j.priority, j.scheduled_at, coalesce(j.metadata ->> 'forge:capability', ''), j.metadata -> 'forge:tags',
-    extract(epoch FROM j.scheduled_at - clock_timestamp())::float8, (SELECT max(applied_at) FROM forge_config), s.key, j.place = s.most
+SELECT j.id, j.kind, j.priority, ` + boundTime + `j.scheduled_at` + inYears + `, coalesce(j.metadata ->> 'forge:capability', ''), j.metadata -> 'forge:tags',
+    extract(epoch FROM greatest(j.scheduled_at, 'epoch') - clock_timestamp())::float8, (SELECT max(applied_at) FROM forge_config), s.key, j.place = s.most
 FROM shares AS s CROSS JOIN LATERAL (SELECT *, row_number() OVER () AS place FROM ($HEADS) AS heads) AS j
 WHERE NOT EXISTS (SELECT FROM river_queue AS q WHERE q.name = @queue AND q.paused_at IS NOT NULL)
 ORDER BY (j.place - 1 + s.served) / s.weight, s.n, j.place

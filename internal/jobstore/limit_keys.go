@@ -135,7 +135,7 @@ WITH uses AS (
     SELECT forge_limit_key($2, $3::text[], j.args, j.metadata, j.tags) AS key, 1 AS running, 0 AS waiting, NULL::timestamptz AS at
     FROM (SELECT * FROM river_job WHERE `+isRunning+` AND queue = $1) AS j
     UNION ALL
-    SELECT forge_limit_key($2, $3::text[], j.args, j.metadata, j.tags), 0, 1, j.scheduled_at
+    SELECT forge_limit_key($2, $3::text[], j.args, j.metadata, j.tags), 0, 1, `+boundTime+`j.scheduled_at`+inYears+`
     FROM (
         SELECT * FROM river_job
         WHERE `+isAvailable+` AND queue = $1

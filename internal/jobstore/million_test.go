@@ -162,10 +162,10 @@ func TestNoStatementReadsTheWholeTable(t *testing.T) {
 		"dead letters": {func(ctx context.Context) error { return second(store.DeadLetters(ctx, nothing, 0, 50)) }, all + 500},
 		"dead groups":  {func(ctx context.Context) error { return second(store.DeadGroups(ctx, nothing)) }, all + 500},
 		"count to cancel": {func(ctx context.Context) error {
-			return second(store.CountMatching(ctx, Cancel, Filter{State: "running"}))
+			return second(store.CountMatching(ctx, Cancel, Filter{State: "running"}, Matching{}))
 		}, 500},
 		"count to retry": {func(ctx context.Context) error {
-			return second(store.CountMatching(ctx, Retry, Filter{State: "cancelled"}))
+			return second(store.CountMatching(ctx, Retry, Filter{State: "cancelled"}, Matching{}))
 		}, 500},
 		"prune completed": {func(ctx context.Context) error { return second(store.PruneJobs(ctx, "completed", longAgo, 100)) }, 50},
 		"prune cancelled": {func(ctx context.Context) error { return second(store.PruneJobs(ctx, "cancelled", longAgo, 100)) }, 50},

@@ -33,7 +33,7 @@ ORDER BY id
 FOR NO KEY UPDATE`
 
 const countMatchesSQL = `
-SELECT count(*), coalesce(max(id), 0), greatest(now(), max(finalized_at))
+SELECT count(*), coalesce(max(id), 0), ` + boundTime + `greatest(now(), max(finalized_at))` + inYears + `
 FROM (SELECT id, finalized_at FROM river_job
       WHERE @matches
       LIMIT nullif(@limit, 0)) AS counted`
@@ -66,9 +66,9 @@ SET state = 'available',
     scheduled_at = now(),
     metadata = CASE WHEN state = 'completed' AND attempted_at IS NOT NULL
         THEN jsonb_build_object('forge:attempt:' || attempt, jsonb_build_object(
-            'attempt', attempt, 'outcome', 'completed', 'started_at', attempted_at,
+            'attempt', attempt, 'outcome', 'completed', 'started_at', ` + attemptedAtSQL + `,
             'node_id', regexp_replace(coalesce(attempted_by[array_upper(attempted_by, 1)], ''), '-[^-]*$', ''),
-            'duration_ms', greatest(0, 1000 * extract(epoch FROM finalized_at - attempted_at))))
+            'duration_ms', greatest(0, 1000 * extract(epoch FROM ` + finalizedAtSQL + ` - ` + attemptedAtSQL + `))))
         ELSE '{}' END || (metadata - 'cancel_attempted_at' - CASE
             WHEN metadata #>> ARRAY['forge:attempt:' || attempt, 'outcome'] IN ('interrupted', 'snoozed')
             THEN 'forge:attempt:' || attempt ELSE '' END)
@@ -109,7 +109,7 @@ func (m Matching) Among(before Matching) Matching {
 func (m Matching) addTo(c *conditions) {
 	c.add("id <= $$", m.UpTo)
 	if !m.AsOf.IsZero() {
-		c.add("(finalized_at IS NULL OR finalized_at <= $$)", m.AsOf)
+		c.add("(finalized_at IS NULL OR "+finalizedAtSQL+" <= $$)", m.AsOf)
 	}
 }
 
@@ -117,11 +117,14 @@ func scanMatching(row pgx.CollectableRow) (m Matching, err error) {
 	return m, row.Scan(&m.Jobs, &m.UpTo, &m.AsOf)
 }
 
-// CountMatching counts the jobs that match a filter and that an action can change.
-// It ignores the filter's BeforeID. With a Limit it stops counting at the limit,
-// and UpTo is not usable.
-func (s *Store) CountMatching(ctx context.Context, action Action, filter Filter) (Matching, error) {
+// CountMatching counts the jobs that match a filter and that an action can change, among those
+// that were counted before, if anything was. It ignores the filter's BeforeID. With a Limit it
+// stops counting at the limit, and UpTo is not usable.
+func (s *Store) CountMatching(ctx context.Context, action Action, filter Filter, before Matching) (Matching, error) {
 	c := matches(action, filter)
+	if before.UpTo != 0 {
+		before.addTo(c)
+	}
 	rows, err := s.db.Query(ctx, c.in(countMatchesSQL, filter.Limit), c.planned()...)
 	if err != nil {
 		return Matching{}, fmt.Errorf("count jobs to %s: %w", action, err)

@@ -218,13 +218,13 @@ func TestActOnAll(t *testing.T) {
 		{jobstore.Retry, jobstore.Filter{Queue: "second"}, 400, `state = 'available' AND id % 3 = 1`},
 		{jobstore.Retry, jobstore.Filter{State: "completed"}, 600, `state = 'available' AND id % 3 = 0`},
 	} {
-		counted, err := jobstore.New(pool).CountMatching(t.Context(), test.action, test.filter)
+		counted, err := jobstore.New(pool).CountMatching(t.Context(), test.action, test.filter, jobstore.Matching{})
 		if err != nil || counted.Jobs != test.want {
 			t.Fatalf("%s %+v: counted %d, want %d: %v", test.action, test.filter, counted.Jobs, test.want, err)
 		}
 		bounded := test.filter
 		bounded.Limit = 7
-		if some, err := jobstore.New(pool).CountMatching(t.Context(), test.action, bounded); err != nil || some.Jobs != min(test.want, 7) {
+		if some, err := jobstore.New(pool).CountMatching(t.Context(), test.action, bounded, jobstore.Matching{}); err != nil || some.Jobs != min(test.want, 7) {
 			t.Errorf("%s %+v: counted %d: %v", test.action, bounded, some.Jobs, err)
 		}
 		// Jobs inserted after the count are not changed.
@@ -249,6 +249,32 @@ func TestActOnAll(t *testing.T) {
 		AND jsonb_array_length(data -> 'ids') <= 20`).Scan(&entries, &jobs)
 	if err != nil || entries != 5 || jobs != 10+95+400+600 {
 		t.Errorf("%d entries of %d jobs in the event log: %v", entries, jobs, err)
+	}
+}
+
+// Jobs that match only since the count before are not counted.
+func TestCountMatchingAmongCounted(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	insert := func(state string) { exec(t, pool, insertSQL, "k", "default", state, `{}`) }
+	insert("discarded")
+	insert("available")
+	store := jobstore.New(pool)
+	all := jobstore.Filter{Kind: "k"}
+	before, err := store.CountMatching(t.Context(), jobstore.Retry, all, jobstore.Matching{})
+	if err != nil || before.Jobs != 1 || before.UpTo != 1 {
+		t.Fatalf("counted %+v: %v", before, err)
+	}
+	before.UpTo = 2
+	insert("discarded")
+	exec(t, pool, `UPDATE river_job SET state = 'discarded', finalized_at = clock_timestamp() WHERE id = 2`)
+	for _, test := range []struct {
+		before jobstore.Matching
+		want   int64
+	}{{before, 1}, {jobstore.Matching{UpTo: 2}, 2}, {jobstore.Matching{}, 3}} {
+		if again, err := store.CountMatching(t.Context(), jobstore.Retry, all, test.before); err != nil || again.Jobs != test.want {
+			t.Errorf("among %+v: counted %d, want %d: %v", test.before, again.Jobs, test.want, err)
+		}
 	}
 }
 

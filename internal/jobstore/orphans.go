@@ -18,7 +18,7 @@ WHERE ` + isRunning + ` AND attempted_by[array_upper(attempted_by, 1)] IS NOT NU
 // The running jobs of one node. A row that another transaction has locked is left for the
 // next check.
 const orphansSQL = `
-SELECT id, kind, queue, coalesce(metadata ->> 'forge:cron', ''), attempt, max_attempts, coalesce(attempted_at, created_at),
+SELECT id, kind, queue, coalesce(metadata ->> 'forge:cron', ''), attempt, max_attempts, ` + boundTime + `coalesce(attempted_at, created_at)` + inYears + `,
        metadata ? 'cancel_attempted_at'
 FROM river_job
 WHERE id = ANY (ARRAY (SELECT unnest(ids) FROM forge_claims WHERE client_id = $1))

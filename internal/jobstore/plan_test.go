@@ -88,7 +88,7 @@ func list(t *testing.T, filter jobstore.Filter) func(pgx.Tx) (int, error) {
 func count(t *testing.T, action jobstore.Action, filter jobstore.Filter) func(pgx.Tx) (int, error) {
 	t.Helper()
 	return func(tx pgx.Tx) (int, error) {
-		matching, err := jobstore.New(tx).CountMatching(t.Context(), action, filter)
+		matching, err := jobstore.New(tx).CountMatching(t.Context(), action, filter, jobstore.Matching{})
 		return int(matching.Jobs), err
 	}
 }

@@ -58,7 +58,7 @@ WITH running AS MATERIALIZED (
     SELECT array_agg(DISTINCT kind) AS kinds
     FROM (SELECT kind FROM river_job WHERE ` + isOpen + ` AND queue = $1 ORDER BY priority, scheduled_at, id LIMIT @recent) AS j
 ), oldest AS MATERIALIZED (
-    SELECT j.id, j.scheduled_at
+    SELECT j.id, ` + boundTime + `j.scheduled_at` + inYears + ` AS scheduled_at
     FROM generate_series(1, 4) AS p (priority), LATERAL (
         SELECT id, scheduled_at FROM river_job
         WHERE ` + isAvailable + ` AND queue = $1 AND priority = p.priority

@@ -43,8 +43,13 @@ type Queue struct {
 	Now time.Time `json:"now"`
 }
 
+// longestWait bounds Wait, as a job may be due since the year 1.
+const longestWait = 100 * 365 * 24 * time.Hour
+
 // Wait returns how long the oldest available job has waited.
-func (q *Queue) Wait() time.Duration { return time.Duration(q.WaitSeconds * float64(time.Second)) }
+func (q *Queue) Wait() time.Duration {
+	return time.Duration(min(q.WaitSeconds, longestWait.Seconds()) * float64(time.Second))
+}
 
 // oldestSQL finds the available job of the queue q.name that became due first: a lookup for
 // each priority.
@@ -62,7 +67,7 @@ var queuesSQL = openCountsSQL + `, jobs AS (
     FROM counts
     GROUP BY queue
 ), oldest AS (
-    SELECT q.name, min(j.scheduled_at) AS at
+    SELECT q.name, ` + boundTime + `min(j.scheduled_at)` + inYears + ` AS at
     FROM (SELECT queue AS name FROM jobs WHERE available > 0) AS q,` + oldestSQL + `
     GROUP BY q.name
 ), worked AS (
@@ -99,7 +104,7 @@ WITH RECURSIVE queues (name) AS (
     FROM queues AS q
     WHERE q.name IS NOT NULL
 ), oldest AS (
-    SELECT q.name, min(j.scheduled_at) AS at
+    SELECT q.name, ` + boundTime + `min(j.scheduled_at)` + inYears + ` AS at
     FROM (SELECT name FROM queues WHERE name IS NOT NULL LIMIT $1) AS q,` + oldestSQL + `
     GROUP BY q.name
 )

@@ -25,7 +25,7 @@ const Priorities = 4
 var scanSQL = `
 SELECT j.id, j.kind, s.queue, j.priority, j.scheduled_at,
     coalesce(j.metadata ->> 'forge:capability', ''), j.metadata -> 'forge:tags',
-    extract(epoch FROM j.scheduled_at - clock_timestamp())::float8, s.n,
+    extract(epoch FROM greatest(j.scheduled_at, 'epoch') - clock_timestamp())::float8, s.n,
     (SELECT max(applied_at) FROM forge_config), now(), s.paused
 FROM (SELECT *, EXISTS (SELECT FROM river_queue AS q WHERE q.name = scan.queue AND q.paused_at IS NOT NULL) AS paused
       FROM unnest((SELECT $1::text[]), $2::integer[], $3::smallint[], $4::timestamptz[], $5::bigint[], $6::timestamptz[],
@@ -92,8 +92,15 @@ WHERE j.id = $1`
 
 // Position is a position in one priority of a queue. The zero value is before every job.
 type Position struct {
-	ScheduledAt time.Time
+	ScheduledAt time.Time // zero: -infinity
 	ID          int64
+}
+
+func (p Position) instant() pgtype.Timestamptz {
+	if p.ScheduledAt.IsZero() {
+		return pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
+	}
+	return pgtype.Timestamptz{Time: p.ScheduledAt, Valid: true}
 }
 
 // Before reports whether p is before another position.
@@ -170,12 +177,12 @@ func (s *Store) ScanAvailable(ctx context.Context, scans []Scan, lookahead time.
 
 func scanArgs(scans []Scan, lookahead time.Duration) []any {
 	queues, limits, first := make([]string, len(scans)), make([]int32, len(scans)), make([]int16, len(scans))
-	var times [Priorities][]time.Time
+	var times [Priorities][]pgtype.Timestamptz
 	var ids [Priorities][]int64
 	for i, scan := range scans {
 		queues[i], limits[i], first[i] = scan.Queue, int32(scan.Limit), scan.First
 		for p, after := range scan.After {
-			times[p], ids[p] = append(times[p], after.ScheduledAt), append(ids[p], after.ID)
+			times[p], ids[p] = append(times[p], after.instant()), append(ids[p], after.ID)
 		}
 	}
 	args := []any{queues, limits, first}
@@ -240,18 +247,19 @@ type Low struct {
 // there is any.
 func (s *Store) LowestAvailable(ctx context.Context, upTo []Low) ([]Low, error) {
 	queues, priorities := make([]string, len(upTo)), make([]int16, len(upTo))
-	times, ids := make([]time.Time, len(upTo)), make([]int64, len(upTo))
+	times, ids := make([]pgtype.Timestamptz, len(upTo)), make([]int64, len(upTo))
 	for i, low := range upTo {
-		queues[i], priorities[i], times[i], ids[i] = low.Queue, low.Priority, low.ScheduledAt, low.ID
+		queues[i], priorities[i], times[i], ids[i] = low.Queue, low.Priority, low.instant(), low.ID
 	}
 	found, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (low Low, err error) {
 		var ordinal int64
-		var at Position
-		if err = row.Scan(&ordinal, &at.ScheduledAt, &at.ID); err != nil {
+		var scheduledAt pgtype.Timestamptz
+		var id int64
+		if err = row.Scan(&ordinal, &scheduledAt, &id); err != nil {
 			return low, err
 		}
 		low = upTo[ordinal-1]
-		low.Position = at
+		low.Position = Position{scheduledAt.Time, id}
 		return low, nil
 	}, lowestSQL, queues, priorities, times, ids)
 	if err != nil {

@@ -191,7 +191,7 @@ func TestActOnSearched(t *testing.T) {
 		insertForSearch(t, pool)
 		store := jobstore.New(pool)
 		f := where(t, text)
-		counted, err := store.CountMatching(t.Context(), want.action, f)
+		counted, err := store.CountMatching(t.Context(), want.action, f, jobstore.Matching{})
 		if err != nil || counted.Jobs != int64(len(want.ids)) {
 			t.Errorf("%q: %+v, %v, want %d jobs", text, counted, err, len(want.ids))
 		}

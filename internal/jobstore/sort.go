@@ -46,7 +46,7 @@ const (
 
 // The end of the last job that does not belong to the newest ones of its index.
 const sortEdgeSQL = `
-SELECT max(at)
+SELECT max(` + boundTime + `at` + inYears + `)
 FROM ((SELECT finalized_at AS at FROM river_job WHERE ` + isCompleted + ` AND @matches ORDER BY finalized_at DESC OFFSET @window LIMIT 1)
       UNION ALL (SELECT finalized_at FROM river_job WHERE forge_state = 'cancelled' AND @matches ORDER BY finalized_at DESC OFFSET @window LIMIT 1)
       UNION ALL (SELECT finalized_at FROM river_job WHERE forge_state = 'discarded' AND @matches ORDER BY finalized_at DESC OFFSET @window LIMIT 1)) AS edges`

@@ -73,7 +73,7 @@ SELECT id, kind, state::text, queue, priority::int, attempt::int, max_attempts::
 const afterArgsSQL = `,
        coalesce(metadata ->> 'forge:cron', ''), coalesce(metadata ->> 'forge:tick', ''),
        coalesce(attempted_by[array_upper(attempted_by, 1)], ''),
-       created_at, scheduled_at, attempted_at, finalized_at,
+       ` + createdAtSQL + `, ` + scheduledAtSQL + `, ` + attemptedAtSQL + `, ` + finalizedAtSQL + `,
        left(coalesce(errors[array_upper(errors, 1)] ->> 'error', ''), %s),`
 
 // maxListedError bounds the characters of an error in a list.

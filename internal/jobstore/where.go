@@ -204,4 +204,4 @@ func (c *conditions) addOthers(where *filter.Filter) {
 }
 
 // lastAttemptTook is null for jobs that wait: their last attempt has its end in the metadata.
-const lastAttemptTook = `CASE WHEN finalized_at IS NOT NULL OR state = 'running' THEN coalesce(finalized_at, now()) - attempted_at END`
+const lastAttemptTook = `CASE WHEN finalized_at IS NOT NULL OR state = 'running' THEN coalesce(` + finalizedAtSQL + `, now()) - ` + attemptedAtSQL + ` END`

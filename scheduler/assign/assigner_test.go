@@ -374,7 +374,7 @@ func TestLostConnectionIsReplaced(t *testing.T) {
 	c.waitFor(t, "the jobs", func() bool { return n.claimed() == jobs+5 })
 }
 
-// statements counts the statements of a pool, and the sweeps among them.
+// statements counts the statements of a pool, a batch as one, and the sweeps among them.
 type statements struct{ all, sweeps atomic.Int64 }
 
 func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
@@ -386,6 +386,13 @@ func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.
 }
 
 func (*statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (s *statements) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	return s.TraceQueryStart(ctx, conn, pgx.TraceQueryStartData{SQL: data.Batch.QueuedQueries[data.Batch.Len()-1].SQL})
+}
+
+func (*statements) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (*statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
 // An idle assigner sweeps every two seconds, and reads the node list with three
 // statements every ten seconds. On a slow machine, the first interval may still contain

@@ -24,17 +24,31 @@ type deadlines struct {
 }
 
 func (d *deadlines) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= time.Minute {
-		d.bounded = append(d.bounded, data.SQL)
-	} else {
-		d.endless = append(d.endless, data.SQL)
-	}
+	d.record(ctx, data.SQL)
 	return ctx
 }
 
 func (*deadlines) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (d *deadlines) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	for _, queued := range data.Batch.QueuedQueries {
+		d.record(ctx, queued.SQL)
+	}
+	return ctx
+}
+
+func (*deadlines) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (*deadlines) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
+func (d *deadlines) record(ctx context.Context, sql string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= time.Minute {
+		d.bounded = append(d.bounded, sql)
+	} else {
+		d.endless = append(d.endless, sql)
+	}
+}
 
 // Every statement of the assigner has a deadline, so an unanswered one cannot block the
 // loop.

@@ -96,6 +96,16 @@ func (r *scanRecorder) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pg
 
 func (*scanRecorder) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
+// TraceBatchStart records the last statement of a batch.
+func (r *scanRecorder) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	last := data.Batch.QueuedQueries[data.Batch.Len()-1]
+	r.sql, r.args = last.SQL, last.Arguments
+	return ctx
+}
+
+func (*scanRecorder) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (*scanRecorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
 // scanned is one queue in a database, which is scanned and worked.
 type scanned struct {
 	t        *testing.T

@@ -43,7 +43,7 @@ func (f Dead) DeadLetters(_ context.Context, filter jobstore.DeadFilter, before 
 	})
 }
 
-func (f Dead) CountDead(_ context.Context, filter jobstore.DeadFilter) (m jobstore.Matching, err error) {
+func (f Dead) CountDead(_ context.Context, filter jobstore.DeadFilter, _ jobstore.Matching) (m jobstore.Matching, err error) {
 	switch {
 	case filter.Kind == "vast":
 		m.Jobs = 20_001

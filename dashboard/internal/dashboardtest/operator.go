@@ -106,9 +106,12 @@ func (f Operator) Act(ctx context.Context, order jobstore.Order, ids []int64) ([
 	return changes, nil
 }
 
-func (f Operator) CountMatching(_ context.Context, action jobstore.Action, filter jobstore.Filter) (jobstore.Matching, error) {
+func (f Operator) CountMatching(_ context.Context, action jobstore.Action, filter jobstore.Filter, before jobstore.Matching) (jobstore.Matching, error) {
 	if filter.Queue == "vast" {
 		return jobstore.Matching{Jobs: 20_001}, nil
+	}
+	if before.UpTo == 41 {
+		return jobstore.Matching{Jobs: 2, UpTo: 41}, f.note("backup", fmt.Sprintf("plan to %s %s to 41", action, filter.Kind))
 	}
 	return jobstore.Matching{Jobs: 3, UpTo: 42}, f.note("backup", fmt.Sprintf("plan to %s %s", action, filter.Kind))
 }
