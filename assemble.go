@@ -32,15 +32,6 @@ func ownConfig(cfg *Config) *Config {
 	return &own
 }
 
-// checkListen rejects an address as LoadConfig does: the program may have set it since.
-func checkListen(cfg *Config) error {
-	if cfg.HTTP.Local() || cfg.Dashboard.ByToken() {
-		return nil
-	}
-	return fmt.Errorf("http.listen = %q is not a loopback address, and there is no authentication; "+
-		`want auth = "token" in [dashboard], or an address such as "127.0.0.1:8080"`, cfg.HTTP.Listen)
-}
-
 // queuesOf returns the queues that a node with this configuration works.
 func queuesOf(cfg *Config) map[string]int {
 	queues := map[string]int{}

@@ -82,7 +82,7 @@ func New(cfg *Config, opts ...Option) (*Node, error) {
 		opt(&n.opts)
 	}
 	n.current.Store(cfg)
-	if err := errors.Join(cfg.RequireDatabase(), checkListen(cfg), n.checkAlerts(cfg), n.checkUsers(cfg)); err != nil {
+	if err := errors.Join(cfg.RequireDatabase(), cfg.RequireAuth(), n.checkAlerts(cfg), n.checkUsers(cfg)); err != nil {
 		return nil, err
 	}
 	n.createLog()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/argschema"
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/jobstore"
 )
 
 // Form parses the fields of a form. If it returns false, it has answered the request.
@@ -42,8 +43,8 @@ const MaxBody = 72 << 10
 // IsText reports whether the database accepts s as text.
 func IsText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// IsTime reports whether answers can show an instant: times in JSON have years of four digits.
-func IsTime(at time.Time) bool { return at.UTC().Year() >= 1 && at.UTC().Year() <= 9999 }
+// IsTime reports whether answers can show an instant.
+func IsTime(at time.Time) bool { return jobstore.CheckYear(at) == nil }
 
 var errNoText = errors.New("may not have the character NUL")
 

@@ -14,6 +14,19 @@ func (h HTTP) Local() bool {
 	return err == nil && localHost(host)
 }
 
+// isOpen says whether others reach the listener and need no token.
+func (c *Config) isOpen() bool { return !c.HTTP.Local() && !c.Dashboard.ByToken() }
+
+// RequireAuth returns an error if others reach the listener and need no token, which loading a file
+// reports. A program may have set http.listen since.
+func (c *Config) RequireAuth() error {
+	if !c.isOpen() {
+		return nil
+	}
+	return fmt.Errorf("http.listen = %q is not a loopback address, and there is no authentication; "+
+		`want auth = "token" in [dashboard], or an address such as "127.0.0.1:8080"`, c.HTTP.Listen)
+}
+
 // ByTLS says whether the listener speaks TLS.
 func (h HTTP) ByTLS() bool { return h.TLSCertFile != "" && h.TLSKeyFile != "" }
 
@@ -39,7 +52,7 @@ func (l *loader) checkListen() {
 	}
 	switch {
 	case l.cfg.HTTP.Local() || !l.ok("dashboard.auth"):
-	case !l.cfg.Dashboard.ByToken():
+	case l.cfg.isOpen():
 		l.wrong(path, "not a loopback address, and there is no authentication", strconv.Quote(clip(listen)),
 			fmt.Sprintf(`auth = "token" in [dashboard], or "127.0.0.1:%s"`, port))
 	case !l.cfg.HTTP.ByTLS():

@@ -103,8 +103,6 @@ const mostUnrecorded = 10_000
 // The condition that the mark belongs to the job's last failure.
 const markedSQL = `(metadata #>> '{forge:dead,attempt}') = attempt::text`
 
-const diedAtSQL = boundTime + `river_job.finalized_at` + inYears
-
 const lastErrorSQL = `coalesce(errors[array_upper(errors, 1)] ->> 'error', '')`
 
 // The condition that a job is a dead letter.
@@ -113,7 +111,7 @@ const deadSQL = `forge_state = 'discarded' AND attempt >= max_attempts AND jsonb
 
 const deadGroupsSQL = `
 WITH g AS (
-    SELECT kind, metadata #>> '{forge:dead,group}' AS dead_group, count(*) AS jobs, min(` + diedAtSQL + `) AS first, max(` + diedAtSQL + `) AS last,
+    SELECT kind, metadata #>> '{forge:dead,group}' AS dead_group, count(*) AS jobs, min(` + endedAtSQL + `) AS first, max(` + endedAtSQL + `) AS last,
            (array_agg(id ORDER BY finalized_at DESC, id DESC))[1] AS newest,
            coalesce(min((metadata #>> '{forge:dead,second_round}') COLLATE "C"), '') AS second_round
     FROM river_job
@@ -132,7 +130,7 @@ const lostSQL = `(SELECT coalesce(jsonb_agg(a ORDER BY n), '[]') FROM (
 
 const deadLettersSQL = `
 SELECT id, CASE WHEN ` + markedSQL + ` THEN coalesce(metadata #>> '{forge:dead,group}', '') ELSE '' END, kind, queue,
-       coalesce(metadata ->> 'forge:cron', ''), coalesce(attempted_by[array_upper(attempted_by, 1)], ''), attempt, ` + diedAtSQL + `, ` + lastErrorSQL + `,
+       coalesce(metadata ->> 'forge:cron', ''), coalesce(attempted_by[array_upper(attempted_by, 1)], ''), attempt, ` + endedAtSQL + `, ` + lastErrorSQL + `,
        CASE WHEN ` + markedSQL + ` THEN coalesce(metadata #>> '{forge:dead,second_round}', '') ELSE '' END, ` + lostSQL + `
 FROM river_job
 WHERE @matches

@@ -191,9 +191,6 @@ WHERE f.verdict <> 'throttled' OR ` + postgres.ConfirmCall + ` IS NOT NULL`
 // InsertDeduplicated inserts a job by a rule, or returns the existing job. AnswerOf has what
 // became of it. The notification is sent if the job is available, whatever r has.
 func (i *Inserter) InsertDeduplicated(ctx context.Context, db postgres.DB, r RowToInsert, rule Rule) (row Row, existing bool, err error) {
-	if err := r.checkYear(); err != nil {
-		return row, false, err
-	}
 	given := rule.Given
 	if given == nil {
 		given = []string{}

@@ -2,7 +2,6 @@ package jobstore
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -72,9 +71,6 @@ type RowToInsert struct {
 // Insert inserts a job, or returns the duplicate that exists. db need not be a transaction:
 // the job and its notification are one statement.
 func (i *Inserter) Insert(ctx context.Context, db postgres.DB, r RowToInsert) (row Row, existing bool, err error) {
-	if err := r.checkYear(); err != nil {
-		return row, false, err
-	}
 	sql, now := i.plainSQL, time.Now().UTC()
 	if len(r.UniqueKey) > 0 {
 		sql = i.uniqueSQL
@@ -89,16 +85,6 @@ func (i *Inserter) Insert(ctx context.Context, db postgres.DB, r RowToInsert) (r
 		r.Priority, r.Queue, orNow(r.ScheduledAt, now), r.State, r.Tags, r.UniqueKey, int32(r.UniqueStates), i.channel, r.Notification,
 	).Scan(append(row.targets(), &existing, nil)...)
 	return row, existing, err
-}
-
-func (r *RowToInsert) checkYear() error {
-	if r.ScheduledAt == nil {
-		return nil
-	}
-	if err := CheckYear(*r.ScheduledAt); err != nil {
-		return fmt.Errorf("a job of kind %s: ScheduledAt %w", r.Kind, err)
-	}
-	return nil
 }
 
 func object(body []byte) string {

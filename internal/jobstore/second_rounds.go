@@ -39,7 +39,7 @@ SELECT (SELECT true` + newDeadSQL + ` LIMIT 1) IS NOT NULL,
 
 // A row that another transaction has locked is left for the next check.
 const lockNewDeadSQL = `
-SELECT id, kind, attempt, ` + diedAtSQL + `, coalesce(errors[array_upper(errors, 1)] ->> 'error', ''),
+SELECT id, kind, attempt, ` + endedAtSQL + `, coalesce(errors[array_upper(errors, 1)] ->> 'error', ''),
        metadata ? 'forge:second_round'` + newDeadSQL + `
 LIMIT $1
 FOR NO KEY UPDATE SKIP LOCKED`

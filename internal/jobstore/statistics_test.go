@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
@@ -25,25 +26,6 @@ func TestBurstIsAnalyzed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	scan := func() (jobs int64) {
-		err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
-			before, err := read(t, tx)
-			if err != nil {
-				return err
-			}
-			scans := []jobstore.Scan{{Queue: "default", First: 1, Limit: 10}}
-			if _, err := jobstore.New(tx).ScanAvailable(t.Context(), scans, time.Second, func(*jobstore.AvailableJob) {}); err != nil {
-				return err
-			}
-			after, err := read(t, tx)
-			jobs = after - before
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return jobs
-	}
 	analyze := func() bool {
 		analyzed, err := jobstore.New(pool).AnalyzeGrown(t.Context())
 		if err != nil {
@@ -51,7 +33,7 @@ func TestBurstIsAnalyzed(t *testing.T) {
 		}
 		return analyzed
 	}
-	scan()
+	readByScan(t, conn)
 	if analyze() {
 		t.Error("a table that has not grown was analyzed")
 	}
@@ -65,7 +47,7 @@ func TestBurstIsAnalyzed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if jobs := scan(); jobs < manyJobs {
+	if jobs := readByScan(t, conn); jobs < manyJobs {
 		t.Errorf("%d jobs were read with the plan for the small table: this shows nothing", jobs)
 	}
 	for deadline := time.Now().Add(time.Minute); !analyze(); time.Sleep(100 * time.Millisecond) {
@@ -73,12 +55,34 @@ func TestBurstIsAnalyzed(t *testing.T) {
 			t.Fatal("the table was not analyzed after the burst")
 		}
 	}
-	if jobs := scan(); jobs > 100 {
+	if jobs := readByScan(t, conn); jobs > 100 {
 		t.Errorf("%d jobs were read", jobs)
 	}
 	if analyze() {
 		t.Error("the table was analyzed again")
 	}
+}
+
+// readByScan returns how many jobs a scan reads.
+func readByScan(t *testing.T, conn *pgxpool.Conn) (jobs int64) {
+	t.Helper()
+	err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+		before, err := read(t, tx)
+		if err != nil {
+			return err
+		}
+		scans := []jobstore.Scan{{Queue: "default", First: 1, Limit: 10}}
+		if _, err := jobstore.New(tx).ScanAvailable(t.Context(), scans, time.Second, func(*jobstore.AvailableJob) {}); err != nil {
+			return err
+		}
+		after, err := read(t, tx)
+		jobs = after - before
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jobs
 }
 
 // A role that may not analyze the jobs does nothing, which logs no warning on the server.

@@ -17,7 +17,9 @@ const (
 	createdAtSQL   = boundTime + `river_job.created_at` + inYears
 	scheduledAtSQL = boundTime + `river_job.scheduled_at` + inYears
 	attemptedAtSQL = `CASE WHEN river_job.attempted_at IS NOT NULL THEN ` + boundTime + `river_job.attempted_at` + inYears + ` END`
-	finalizedAtSQL = `CASE WHEN river_job.finalized_at IS NOT NULL THEN ` + boundTime + `river_job.finalized_at` + inYears + ` END`
+	finalizedAtSQL = `CASE WHEN river_job.finalized_at IS NOT NULL THEN ` + endedAtSQL + ` END`
+	// endedAtSQL is finalizedAtSQL of a job that has ended.
+	endedAtSQL = boundTime + `river_job.finalized_at` + inYears
 )
 
 // CheckYear returns an error for a time that JSON cannot represent.

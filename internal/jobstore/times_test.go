@@ -205,17 +205,3 @@ func TestActionsOnStrangeTimes(t *testing.T) {
 		}
 	}
 }
-
-// A job whose time JSON cannot represent is not inserted.
-func TestInsertRejectsYearsBeyondJSON(t *testing.T) {
-	t.Parallel()
-	pool := pgtest.Pool(t)
-	row := RowToInsert{Kind: "k", MaxAttempts: 1, Priority: 1, Queue: "default", State: "scheduled", ScheduledAt: new(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))}
-	const want = "a job of kind k: ScheduledAt out of range (got the year 10000); want a time in the years 1 to 9999 of UTC"
-	if _, _, err := NewInserter("public").Insert(t.Context(), pool, row); err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
-	if _, _, err := NewInserter("public").InsertDeduplicated(t.Context(), pool, row, Rule{Replace: true}); err == nil || err.Error() != want {
-		t.Errorf("with a rule: got %v, want %s", err, want)
-	}
-}

@@ -89,6 +89,9 @@ func (t *executorTx) NotifyMany(ctx context.Context, params *riverdriver.NotifyM
 
 // insertMany is the JobInsertMany of the pilots.
 func (d *insertDriver) insertMany(ctx context.Context, exec riverdriver.ExecutorTx, params *riverdriver.JobInsertFastManyParams) ([]*riverdriver.JobInsertFastResult, error) {
+	if err := checkYears(params.Jobs); err != nil {
+		return nil, err
+	}
 	tx, ok := exec.(*executorTx)
 	if !ok {
 		return exec.JobInsertFastMany(ctx, params)
@@ -112,6 +115,19 @@ func (d *insertDriver) insertMany(ctx context.Context, exec riverdriver.Executor
 	}
 	tx.notified = true
 	return results, nil
+}
+
+// checkYears returns an error if a job is due at a time that JSON cannot represent.
+func checkYears(jobs []*riverdriver.JobInsertFastParams) error {
+	for _, job := range jobs {
+		if job.ScheduledAt == nil {
+			continue
+		}
+		if err := jobstore.CheckYear(*job.ScheduledAt); err != nil {
+			return fmt.Errorf("a job of kind %s: ScheduledAt %w", job.Kind, err)
+		}
+	}
+	return nil
 }
 
 // insertOne inserts a job with its notification in one statement. rule may be nil.
@@ -190,6 +206,9 @@ func OwnKey(kind, key string) []byte {
 
 // JobInsertFastManyNoReturning implements River's executor. COPY merges no jobs.
 func (t *executorTx) JobInsertFastManyNoReturning(ctx context.Context, params *riverdriver.JobInsertFastManyParams) (int, error) {
+	if err := checkYears(params.Jobs); err != nil {
+		return 0, err
+	}
 	if rules, err := rulesOf(params.Jobs); err != nil || rules != nil {
 		return 0, errors.Join(err, errors.New("InsertManyFast cannot replace, debounce or throttle jobs, nor use a Key; use InsertMany"))
 	}

@@ -117,6 +117,37 @@ func TestSingleInsertIsOneRoundTrip(t *testing.T) {
 	}
 }
 
+// Jobs whose time JSON cannot represent are rejected, however they are inserted, and others of the
+// same call with them.
+func TestInsertRejectsYearsBeyondJSON(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	client := insertClient(t, NewInsertDriver(pool, "public", time.Hour))
+	far := &river.InsertOpts{ScheduledAt: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}
+	ruled := &river.InsertOpts{ScheduledAt: far.ScheduledAt, UniqueOpts: river.UniqueOpts{ByArgs: true}, Metadata: []byte(`{"forge:unique": {"replace": true}}`)}
+	const want = "a job of kind mail: ScheduledAt out of range (got the year 10000); want a time in the years 1 to 9999 of UTC"
+	for name, insert := range map[string]func() error{
+		"one":         func() error { _, err := client.Insert(t.Context(), mailArgs{"ada"}, far); return err },
+		"with a rule": func() error { _, err := client.Insert(t.Context(), mailArgs{"ada"}, ruled); return err },
+		"many": func() error {
+			_, err := client.InsertMany(t.Context(), []river.InsertManyParams{{Args: mailArgs{"ada"}}, {Args: mailArgs{"bob"}, InsertOpts: far}})
+			return err
+		},
+		"many, fast": func() error {
+			_, err := client.InsertManyFast(t.Context(), []river.InsertManyParams{{Args: mailArgs{"ada"}}, {Args: mailArgs{"bob"}, InsertOpts: far}})
+			return err
+		},
+	} {
+		if err := insert(); err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", name, err, want)
+		}
+	}
+	var jobs int
+	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM river_job`).Scan(&jobs); err != nil || jobs != 0 {
+		t.Errorf("%d jobs, %v; want none", jobs, err)
+	}
+}
+
 // A row and the result for it are the same as those of River's own driver.
 func TestInsertMatchesRiver(t *testing.T) {
 	t.Parallel()
