@@ -365,8 +365,6 @@ func testSQL(t *testing.T, change ...func(*jobs.Options)) {
 		"no-transaction":  {statement: `VACUUM forge_events`, system: "VACUUM\n"},
 		"error":           {statement: `SELECT 1/0`, fails: "division by zero"},
 		"two-statements":  {statement: `SELECT 1; SELECT 2`, fails: "multiple commands"},
-		"copy-in":         {statement: "-- from a file\n/* of the client */ COPY forge_events (type)\nFROM stdin", fails: "COPY FROM STDIN: a job has no input"},
-		"copy-of-text":    {statement: `COPY (SELECT ' FROM STDIN') TO STDOUT`, system: "COPY 1\n"},
 		"longest-timeout": {statement: `SELECT 1`, timeout: 30 * 24 * time.Hour, stdout: "?column?\n1\n", system: "SELECT 1\n"},
 		"servers-timeout": {statement: `SELECT pg_sleep(60)`, timeout: 100 * time.Millisecond, fails: "timed out after 100ms"},
 	}

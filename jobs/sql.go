@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -37,9 +36,6 @@ const (
 	// queryCanceled is PostgreSQL's SQLSTATE for a cancelled or timed-out statement.
 	queryCanceled = "57014"
 )
-
-// copiesIn matches a statement that reads data from its client, for which the server would wait.
-var copiesIn = regexp.MustCompile(`(?is)^(\s|--[^\n]*(\n|$)|/\*.*?\*/)*COPY\s[^']*\sFROM\s+STDIN\b`)
 
 type sqlJob struct {
 	job     config.Job
@@ -83,9 +79,6 @@ func newSQL(job config.Job, options Options) (execution, error) {
 // execute runs the statement on its own connection and outside a transaction, so that
 // VACUUM and similar statements work.
 func (s *sqlJob) execute(ctx context.Context, a *attempt) error {
-	if copiesIn.MatchString(s.job.Statement) {
-		return errors.New("COPY FROM STDIN: a job has no input; want a file or a program of the server, or a command that runs psql")
-	}
 	conn, err := pgx.ConnectConfig(ctx, s.conn)
 	if err != nil {
 		return err
