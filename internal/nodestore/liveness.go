@@ -55,13 +55,6 @@ func (l Liveness) UntilDead(policy Policy) time.Duration {
 	return max(0, l.deadAfter(policy.WithDefaults())-l.HeartbeatAge)
 }
 
-// UntilSuspect is UntilDead for a node whose session lock may be released at any
-// time: the time until the next check could find it dead.
-func (l Liveness) UntilSuspect(policy Policy) time.Duration {
-	l.SessionLock = false
-	return l.UntilDead(policy)
-}
-
 func (l Liveness) deadAfter(policy Policy) time.Duration {
 	if l.SessionLock || policy.NoSessionLocks {
 		return policy.DeadThreshold

@@ -42,17 +42,6 @@ func TestDeadJudgesSilenceAndSessionLock(t *testing.T) {
 	}
 }
 
-func TestUntilSuspectIgnoresSessionLock(t *testing.T) {
-	t.Parallel()
-	l := Liveness{HeartbeatAge: time.Second, SessionLock: true}
-	if got, want := l.UntilSuspect(Policy{}), 500*time.Millisecond; got != want {
-		t.Errorf("UntilSuspect() = %v, want %v", got, want)
-	}
-	if got, want := l.UntilDead(Policy{}), 4*time.Second; got != want {
-		t.Errorf("UntilDead() = %v, want %v", got, want)
-	}
-}
-
 func TestCheckReplace(t *testing.T) {
 	t.Parallel()
 	const mine, theirs = "00000000000000aa", "00000000000000bb"

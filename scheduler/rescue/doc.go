@@ -23,6 +23,9 @@
 // id from forge_nodes and an incarnation of sixteen hex digits. Jobs of plain River
 // clients on the same table are never touched.
 //
+// A crash ends the session of a node, but so does a proxy that restarts. A node is dead if it
+// remains without session and heartbeat for one and a half heartbeat intervals.
+//
 // Silence means nothing if the database was unavailable. After a failed check, or a long
 // pause of this process, every node gets the time of a heartbeat before any node is fenced
 // (silence.go), and one that holds its session lock, or has just joined, the whole dead threshold. If most nodes are

@@ -196,29 +196,58 @@ func TestLastNodeToReturnIsNotDead(t *testing.T) {
 
 func TestNextCheckIsWhenANodeCouldBeDead(t *testing.T) {
 	t.Parallel()
-	now := time.Now()
-	d := silenceDetector{policy: nodestore.Policy{}.WithDefaults(), observedSince: now.Add(-time.Minute), lastCheck: now}
 	tests := []struct {
 		name string
-		ages []time.Duration
+		node nodestore.Liveness
+		lost time.Duration // ago
 		want time.Duration
 	}{
-		{"no nodes", nil, maxCheckInterval},
-		{"fresh", []time.Duration{0}, maxCheckInterval},
-		{"the oldest counts", []time.Duration{0, 900 * time.Millisecond}, 600 * time.Millisecond},
-		{"overdue", []time.Duration{4 * time.Second}, minCheckInterval},
+		{name: "fresh", node: nodestore.Liveness{SessionLock: true}, want: 250 * time.Millisecond},
+		{name: "silent", node: nodestore.Liveness{SessionLock: true, HeartbeatAge: 4800 * time.Millisecond}, want: 200 * time.Millisecond},
+		{name: "overdue", node: nodestore.Liveness{SessionLock: true, HeartbeatAge: 6 * time.Second}, want: minCheckInterval},
+		{name: "without its session", node: nodestore.Liveness{HeartbeatAge: 2 * time.Second}, lost: 1300 * time.Millisecond, want: 200 * time.Millisecond},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			var nodes []nodestore.Liveness
-			for _, age := range test.ages {
-				nodes = append(nodes, nodestore.Liveness{HeartbeatAge: age, SessionLock: true})
+			now := time.Now()
+			d := silenceDetector{policy: nodestore.Policy{}.WithDefaults(), observedSince: now.Add(-time.Minute), lastCheck: now}
+			if test.lost > 0 {
+				d.lostAt = map[string]time.Time{"": now.Add(-test.lost)}
 			}
-			if got := d.nextCheck(now, nodes); got != test.want {
+			if got := d.nextCheck(now, []nodestore.Liveness{test.node}); got != test.want {
 				t.Errorf("nextCheck() = %v, want %v", got, test.want)
 			}
+			d.policy.NoSessionLocks, d.lostAt = true, nil
+			if got := d.nextCheck(now, nil); got != maxCheckInterval {
+				t.Errorf("nextCheck() = %v without session locks, want %v", got, maxCheckInterval)
+			}
 		})
+	}
+}
+
+// A proxy that restarts ends the sessions of living nodes, some of whose last heartbeats are older
+// than others'. A node that has crashed is found as soon as those would be back.
+func TestNodeWithoutSessionIsDeadOnlyAfterAWhile(t *testing.T) {
+	t.Parallel()
+	const interval = 250 * time.Millisecond
+	for lastBeat := time.Duration(0); lastBeat < time.Second; lastBeat += 50 * time.Millisecond {
+		start := time.Now()
+		d := silenceDetector{policy: nodestore.Policy{}.WithDefaults(), observedSince: start.Add(-time.Minute), lastCheck: start}
+		for at := time.Duration(0); ; at += interval {
+			node := nodestore.Liveness{Node: nodestore.Node{LastHeartbeatAt: start}, HeartbeatAge: at + lastBeat, SessionLock: at == 0}
+			d.recordCheck(start.Add(at), []nodestore.Liveness{node}, 0)
+			if found := len(d.dead(start.Add(at), []nodestore.Liveness{node})) == 1; found != (at == 1750*time.Millisecond) {
+				t.Fatalf("dead %s after its session ended, %s after its last heartbeat: %t", at, at+lastBeat, found)
+			} else if found {
+				break
+			}
+		}
+		back := nodestore.Liveness{Node: nodestore.Node{LastHeartbeatAt: start}, SessionLock: true}
+		d.recordCheck(start.Add(2*time.Second), []nodestore.Liveness{back}, 0)
+		if len(d.lostAt) != 0 {
+			t.Error("a node that has its session again still counts as without")
+		}
 	}
 }
 

@@ -12,12 +12,15 @@ const (
 	// minCheckInterval and maxCheckInterval bound the pause between two checks of the
 	// nodes.
 	minCheckInterval, maxCheckInterval = 150 * time.Millisecond, time.Second
-	// graceIntervals is how many heartbeat intervals every node gets before any node is
-	// fenced.
-	graceIntervals = 1.25
+	// lockCheckIntervals is the maximum pause, in heartbeat intervals, while a missing session
+	// lock may show a crash.
+	lockCheckIntervals = 0.25
 	// silentIntervals is the number of heartbeat intervals after which a node counts as
 	// silent.
 	silentIntervals = 1.5
+	// graceIntervals is how many heartbeat intervals every node gets before any node is
+	// fenced. The node that led until now has been silent for longer.
+	graceIntervals = silentIntervals - lockCheckIntervals
 	// latenessFactor is how much later than this leader's own heartbeats and checks those
 	// of other nodes may be, which may share its machine or database.
 	latenessFactor = 3
@@ -41,6 +44,8 @@ type silenceDetector struct {
 	lateness time.Duration
 	// ages are the heartbeat ages at the last check.
 	ages map[string]time.Duration
+	// lostAt is, by incarnation, when a node was first found without its session.
+	lostAt map[string]time.Time
 }
 
 // noteLateness records the lateness of this leader. The check was due at planned, began
@@ -75,16 +80,37 @@ func (d *silenceDetector) allowance() time.Duration {
 }
 
 // counted returns the node with the heartbeat age that counts: less the allowance, and not more
-// than this observation has lasted. An outage of the database that ended before may have silenced
-// the node, and it may need longer than others to come back. If its session has ended too, its
-// whole silence counts: a crash releases the lock.
+// than this observation has lasted, or than the node has been without its session. An outage of
+// the database or of a proxy may have silenced the node, and it may need longer than others to
+// come back.
 func (d *silenceDetector) counted(node nodestore.Liveness, now time.Time) nodestore.Liveness {
-	node.SessionLock = node.SessionLock || d.policy.NoSessionLocks || d.justJoined(node)
-	if node.SessionLock {
-		node.HeartbeatAge = min(node.HeartbeatAge, now.Sub(d.observedSince))
+	since := d.observedSince
+	lostAt, lost := d.lostAt[node.Incarnation]
+	if node.SessionLock = !lost; lost {
+		since = lostAt
 	}
-	node.HeartbeatAge -= d.allowance()
+	node.HeartbeatAge = min(node.HeartbeatAge, now.Sub(since)) - d.allowance()
 	return node
+}
+
+// noteSessions records since when nodes have been without their sessions: a crash releases the
+// lock. At the beginning of an observation, that is since before it.
+func (d *silenceDetector) noteSessions(now time.Time, nodes []nodestore.Liveness, first bool) {
+	before := d.lostAt
+	d.lostAt = make(map[string]time.Time)
+	if first {
+		before, now = nil, now.Add(-d.intervals(lockCheckIntervals))
+	}
+	for _, node := range nodes {
+		if node.SessionLock || d.policy.NoSessionLocks || d.justJoined(node) {
+			continue
+		}
+		at, known := before[node.Incarnation]
+		if !known {
+			at = now
+		}
+		d.lostAt[node.Incarnation] = at
+	}
 }
 
 // justJoined reports whether a node has sent no heartbeat since it joined. On a busy machine, it
@@ -99,12 +125,14 @@ func (d *silenceDetector) justJoined(node nodestore.Liveness) bool {
 // threshold. Nodes that lost their sessions within sessionAge, the age of the leader's
 // session, do not count as silent: they crashed.
 func (d *silenceDetector) recordCheck(now time.Time, nodes []nodestore.Liveness, sessionAge time.Duration) {
-	if d.observedSince.IsZero() || now.Sub(d.lastCheck) > 3*maxCheckInterval {
+	first := d.observedSince.IsZero() || now.Sub(d.lastCheck) > 3*maxCheckInterval
+	if first {
 		d.observedSince, d.gracePeriod = now, d.intervals(graceIntervals)
 		if 2*d.countSilent(nodes, sessionAge) > len(nodes) {
 			d.gracePeriod = d.policy.DeadThreshold
 		}
 	}
+	d.noteSessions(now, nodes, first)
 	d.lastCheck = now
 }
 
@@ -152,11 +180,14 @@ func (d *silenceDetector) dead(now time.Time, nodes []nodestore.Liveness) []node
 }
 
 // nextCheck returns the pause until the first time at which a check could find a node
-// dead.
+// dead, or without its session.
 func (d *silenceDetector) nextCheck(now time.Time, nodes []nodestore.Liveness) time.Duration {
 	next := maxCheckInterval
+	if !d.policy.NoSessionLocks {
+		next = min(next, d.intervals(lockCheckIntervals))
+	}
 	for _, node := range nodes {
-		next = min(next, d.counted(node, now).UntilSuspect(d.policy))
+		next = min(next, d.counted(node, now).UntilDead(d.policy))
 	}
 	if !d.graceOver(now) {
 		next = max(next, d.observedSince.Add(d.gracePeriod).Sub(now))
