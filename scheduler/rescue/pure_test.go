@@ -213,12 +213,12 @@ func TestNextCheckIsWhenANodeCouldBeDead(t *testing.T) {
 			now := time.Now()
 			d := silenceDetector{policy: nodestore.Policy{}.WithDefaults(), observedSince: now.Add(-time.Minute), lastCheck: now}
 			if test.lost > 0 {
-				d.lostAt = map[string]time.Time{"": now.Add(-test.lost)}
+				d.sessions = map[string]session{"": {lostAt: now.Add(-test.lost)}}
 			}
 			if got := d.nextCheck(now, []nodestore.Liveness{test.node}); got != test.want {
 				t.Errorf("nextCheck() = %v, want %v", got, test.want)
 			}
-			d.policy.NoSessionLocks, d.lostAt = true, nil
+			d.policy.NoSessionLocks, d.sessions = true, nil
 			if got := d.nextCheck(now, nil); got != maxCheckInterval {
 				t.Errorf("nextCheck() = %v without session locks, want %v", got, maxCheckInterval)
 			}
@@ -227,26 +227,34 @@ func TestNextCheckIsWhenANodeCouldBeDead(t *testing.T) {
 }
 
 // A proxy that restarts ends the sessions of living nodes, some of whose last heartbeats are older
-// than others'. A node that has crashed is found as soon as those would be back.
+// than others'. A node that has crashed is found as soon as those would be back, also if it crashed
+// right after it joined.
 func TestNodeWithoutSessionIsDeadOnlyAfterAWhile(t *testing.T) {
 	t.Parallel()
-	const interval = 250 * time.Millisecond
+	const interval, want = 250 * time.Millisecond, 1750 * time.Millisecond
 	for lastBeat := time.Duration(0); lastBeat < time.Second; lastBeat += 50 * time.Millisecond {
 		start := time.Now()
 		d := silenceDetector{policy: nodestore.Policy{}.WithDefaults(), observedSince: start.Add(-time.Minute), lastCheck: start}
-		for at := time.Duration(0); ; at += interval {
-			node := nodestore.Liveness{Node: nodestore.Node{LastHeartbeatAt: start}, HeartbeatAge: at + lastBeat, SessionLock: at == 0}
-			d.recordCheck(start.Add(at), []nodestore.Liveness{node}, 0)
-			if found := len(d.dead(start.Add(at), []nodestore.Liveness{node})) == 1; found != (at == 1750*time.Millisecond) {
-				t.Fatalf("dead %s after its session ended, %s after its last heartbeat: %t", at, at+lastBeat, found)
-			} else if found {
-				break
+		var dead [2]time.Duration
+		for at := time.Duration(0); at <= 2*time.Second; at += interval {
+			settled := nodestore.Liveness{Node: nodestore.Node{Incarnation: incA, LastHeartbeatAt: start}, HeartbeatAge: at + lastBeat, SessionLock: at == 0}
+			joined := settled
+			joined.Incarnation, joined.StartedAt = incB, start
+			nodes := []nodestore.Liveness{settled, joined}
+			d.recordCheck(start.Add(at), nodes, 0)
+			for i, node := range nodes {
+				if dead[i] == 0 && d.counted(node, start.Add(at)).Dead(d.policy) {
+					dead[i] = at
+				}
 			}
 		}
-		back := nodestore.Liveness{Node: nodestore.Node{LastHeartbeatAt: start}, SessionLock: true}
-		d.recordCheck(start.Add(2*time.Second), []nodestore.Liveness{back}, 0)
-		if len(d.lostAt) != 0 {
-			t.Error("a node that has its session again still counts as without")
+		if dead != [2]time.Duration{want, want} {
+			t.Errorf("with last heartbeats %s before their sessions ended, the nodes were found dead after %s, want %s", lastBeat, dead, want)
+		}
+		back := nodestore.Liveness{Node: nodestore.Node{Incarnation: incA, LastHeartbeatAt: start}, SessionLock: true}
+		d.recordCheck(start.Add(3*time.Second), []nodestore.Liveness{back}, 0)
+		if got := d.sessions; len(got) != 1 || got[incA] != (session{held: true}) {
+			t.Errorf("after a node came back, its session counts as %+v", got)
 		}
 	}
 }

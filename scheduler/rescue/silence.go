@@ -44,8 +44,14 @@ type silenceDetector struct {
 	lateness time.Duration
 	// ages are the heartbeat ages at the last check.
 	ages map[string]time.Duration
-	// lostAt is, by incarnation, when a node was first found without its session.
-	lostAt map[string]time.Time
+	// sessions contains what this observation knows of the nodes' sessions, by incarnation.
+	sessions map[string]session
+}
+
+// session is what is known of a node's session. A crash ends it, and releases its lock.
+type session struct {
+	held   bool
+	lostAt time.Time // when it was first missing; zero if it is not
 }
 
 // noteLateness records the lateness of this leader. The check was due at planned, began
@@ -85,36 +91,38 @@ func (d *silenceDetector) allowance() time.Duration {
 // come back.
 func (d *silenceDetector) counted(node nodestore.Liveness, now time.Time) nodestore.Liveness {
 	since := d.observedSince
-	lostAt, lost := d.lostAt[node.Incarnation]
-	if node.SessionLock = !lost; lost {
+	lostAt := d.sessions[node.Incarnation].lostAt
+	if node.SessionLock = lostAt.IsZero(); !node.SessionLock {
 		since = lostAt
 	}
 	node.HeartbeatAge = min(node.HeartbeatAge, now.Sub(since)) - d.allowance()
 	return node
 }
 
-// noteSessions records since when nodes have been without their sessions: a crash releases the
-// lock. At the beginning of an observation, that is since before it.
+// noteSessions records since when sessions have been missing: at the beginning of an observation,
+// since before it. A node that has just joined may not have opened its session yet.
 func (d *silenceDetector) noteSessions(now time.Time, nodes []nodestore.Liveness, first bool) {
-	before := d.lostAt
-	d.lostAt = make(map[string]time.Time)
+	if d.policy.NoSessionLocks {
+		return
+	}
+	before := d.sessions
+	d.sessions = make(map[string]session, len(nodes))
 	if first {
 		before, now = nil, now.Add(-d.intervals(lockCheckIntervals))
 	}
 	for _, node := range nodes {
-		if node.SessionLock || d.policy.NoSessionLocks || d.justJoined(node) {
-			continue
+		known := before[node.Incarnation]
+		switch {
+		case node.SessionLock:
+			known = session{held: true}
+		case known.lostAt.IsZero() && (known.held || !d.justJoined(node)):
+			known.lostAt = now
 		}
-		at, known := before[node.Incarnation]
-		if !known {
-			at = now
-		}
-		d.lostAt[node.Incarnation] = at
+		d.sessions[node.Incarnation] = known
 	}
 }
 
-// justJoined reports whether a node has sent no heartbeat since it joined. On a busy machine, it
-// may not have opened its session yet, so that the missing lock shows no crash.
+// justJoined reports whether a node has sent no heartbeat since it joined.
 func (d *silenceDetector) justJoined(node nodestore.Liveness) bool {
 	return node.LastHeartbeatAt.Sub(node.StartedAt) < d.policy.HeartbeatInterval/4
 }

@@ -23,9 +23,10 @@ command = ["sh", "-c", "if [ $FORGE_ATTEMPT = 1 ]; then exec sleep %s; fi; exec 
 `, endless, short))
 	c.startAll("a", "b")
 	c.leader(0)
-	if _, stderr, code := c.forge("job", "enqueue", "long"); code != 0 {
-		t.Fatalf("enqueue: %s", stderr)
-	}
+	eventually(t, "both nodes are past their first heartbeat", func() bool {
+		return c.number(`SELECT count(*) FROM forge_nodes WHERE last_heartbeat_at > started_at + interval '500 ms'`) == 2
+	})
+	c.must("job", "enqueue", "long")
 	var node string
 	eventually(t, "the job runs", func() bool {
 		return c.pool.QueryRow(t.Context(), `
