@@ -8,6 +8,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/test/nodes"
 )
 
 // A job on a killed node runs again on another; nothing that its first attempt
@@ -88,6 +91,39 @@ command = ["sh", "-c", "if [ $FORGE_ATTEMPT = 1 ]; then exec sleep %s; fi; exec 
 	c.stop("w2")
 	if log := w2.output.String(); !strings.Contains(log, "jobs finished") || !strings.Contains(log, "completed=1") || strings.Contains(log, "job ran") {
 		t.Errorf("the log does not have the job in a summary alone:\n%s", log)
+	}
+}
+
+// The proxy of a living node restarts when its last heartbeat is already old. The node comes back,
+// and its job runs on.
+func TestProxyRestartRunsNoJobTwice(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, `
+[jobs.long]
+kind = "shell"
+command = ["sleep", "3"]
+`)
+	c.startProgram(forgeBinary(t), "s", allRoles)
+	proxy := pgtest.Proxy(t, c.url)
+	c.nodes["w"] = launchProgram(t, forgeBinary(t), []string{"FORGE_NODE_ROLES=worker", "FORGE_DATABASE_URL=" + proxy.URL()},
+		"serve", "--config", c.config, "--node-id", "w", "--listen", nodes.AnyPort)
+	c.nodes["w"].AwaitReady(t, c.nodes["w"].output)
+	c.leader(0)
+	c.must("job", "enqueue", "long")
+	eventually(t, "the job runs, and the last heartbeat is old", func() bool {
+		return c.number(`
+			SELECT count(*) FROM river_job AS j JOIN forge_nodes AS n ON n.node_id = 'w'
+			WHERE j.state = 'running' AND n.last_heartbeat_at > n.started_at + interval '500 ms'
+			  AND clock_timestamp() - n.last_heartbeat_at > interval '850 ms'`) == 1
+	})
+	proxy.Cut()
+	time.Sleep(800 * time.Millisecond)
+	proxy.Resume()
+	eventually(t, "the job has ended", func() bool {
+		return c.number(`SELECT count(*) FROM river_job WHERE finalized_at IS NOT NULL`) == 1
+	})
+	if c.number(`SELECT attempt FROM river_job WHERE state = 'completed'`) != 1 {
+		t.Error("the job ran again")
 	}
 }
 
