@@ -21,7 +21,7 @@ NODES ?= 3
 PACKAGES ?= ./test/e2e ./test/chaos ./...
 TOOL := go tool -modfile=tools/go.mod
 BENCH_TOOL := go tool -modfile=../tools/go.mod
-PGRUN := go run ./internal/pgtest/pgrun
+PGRUN := bin/pgrun
 
 # The oldest and the newest supported PostgreSQL, as an npm package carries them.
 MATRIX := 14.23.0-beta.17 18.4.0-beta.17
@@ -76,30 +76,36 @@ man: build ## Write the manual pages into bin/man.
 drill: build ## Hand a role over on a living cluster and measure it (ROLE=scheduler).
 	@bin/forge drill leader $(or $(ROLE),scheduler)
 
+# Static, like forge: it shares what is compiled with the programs, even when the tests have the
+# race detector.
+.PHONY: pgrun
+pgrun:
+	@CGO_ENABLED=0 go build -o $(PGRUN) ./internal/pgtest/pgrun
+
 .PHONY: test
-test: ## Run the tests on a PostgreSQL of their own.
+test: pgrun ## Run the tests on a PostgreSQL of their own.
 	@scripts/need-postgres
 	$(PGRUN) -- go test -timeout 40m $(TESTFLAGS) $(PACKAGES)
 	$(if $(filter ./...,$(PACKAGES)),$(MAKE) test-bench)
 	$(if $(filter ./...,$(PACKAGES)),$(MAKE) test-release)
 
 .PHONY: test-bench
-test-bench: ## Run the tests of the benchmarks.
+test-bench: pgrun ## Run the tests of the benchmarks.
 	@scripts/need-postgres
 	$(PGRUN) -- go -C bench test -timeout 40m $(TESTFLAGS) ./...
 
 .PHONY: test-release
 test-release: ## Build the release of this machine's platform and read its files back.
-	go -C tools/release test ./...
+	go -C tools/release test -vet=off ./...
 
 # Not among what test does, which has a receiver of its own: it compiles a part of the collector.
 .PHONY: test-collector
-test-collector: ## Export spans to the OpenTelemetry collector's receiver.
+test-collector: pgrun ## Export spans to the OpenTelemetry collector's receiver.
 	CGO_ENABLED=0 go -C tools/collector build -o $(CURDIR)/bin/collector .
 	OTLP_COLLECTOR=$(CURDIR)/bin/collector $(PGRUN) -- go test -count=1 ./test/e2e -run '^TestSpansReachCollector$$'
 
 .PHONY: test-matrix
-test-matrix: ## Run the tests on the oldest and the newest supported PostgreSQL.
+test-matrix: pgrun ## Run the tests on the oldest and the newest supported PostgreSQL.
 	@for version in $(MATRIX); do \
 		programs=$$(scripts/postgres-programs $$version); \
 		$(PGRUN) -bindir "$$programs" -- go test -count=1 $(TESTFLAGS) $(PACKAGES); \
@@ -177,7 +183,7 @@ CONFORMANCE := 14.23.0-beta.17 15.18.0-beta.17 16.14.0-beta.17 17.10.0-beta.17 1
 .PHONY: conformance-matrix
 conformance-matrix: FOR ?= 2m
 conformance-matrix: WAYS ?= direct session transaction
-conformance-matrix: ## The same on all PostgreSQL (CONFORMANCE=), directly and through PgBouncer (WAYS=), and under Patroni.
+conformance-matrix: pgrun ## The same on all PostgreSQL (CONFORMANCE=), directly and through PgBouncer (WAYS=), and under Patroni.
 	@for version in $(CONFORMANCE); do \
 		programs=$$(scripts/postgres-programs $$version); \
 		for way in $(WAYS); do \
@@ -193,7 +199,7 @@ bin/kube-apiserver: test/kubernetes/go.mod
 	CGO_ENABLED=0 go -C test/kubernetes build -trimpath -ldflags='-s -w' -o $(CURDIR)/$@ k8s.io/kubernetes/cmd/kube-apiserver
 
 .PHONY: test-kubernetes
-test-kubernetes: bin/kube-apiserver ## Elect by Leases of a real API server, and let it read all manifests (needs etcd).
+test-kubernetes: pgrun bin/kube-apiserver ## Elect by Leases of a real API server, and let it read all manifests (needs etcd).
 	@scripts/need-postgres
 	FORGE_TEST_KUBE_APISERVER=$(CURDIR)/bin/kube-apiserver \
 		FORGE_TEST_PROMETHEUS_OPERATOR=$$(go mod download -json $(PROMETHEUS_OPERATOR) | sed -n 's/^.*"Dir": "\(.*\)".*$$/\1/p') \

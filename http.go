@@ -176,7 +176,7 @@ func (n *Node) clusterOptions(ctx context.Context) cluster.Options {
 		Ready:         n.ready,
 		Outage:        n.outage.String,
 		CronOps:       cronstore.New(db),
-		CronRunner:    crons.Manual{DB: db, Inserter: n.runner},
+		CronRunner:    crons.Manual{DB: db, Inserter: n.runner, Tracer: n.tracer, NodeID: n.cfg.Node.ID},
 		JobOps:        jobOps,
 		Enqueuer:      jobs.NewEnqueuer(db, n.runner),
 		QueueOps:      jobOps,

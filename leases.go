@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/forge-scheduler/forge/internal/metrics"
 	"github.com/forge-scheduler/forge/roles"
 )
 
@@ -12,7 +13,7 @@ import (
 // github.com/forge-scheduler/forge/kubernetes returns it.
 type Kubernetes interface {
 	// NewLeases returns the Leases of a process with the configuration. It sends no request.
-	NewLeases(cfg *Config, roles []string, logger *slog.Logger) (roles.Leases, error)
+	NewLeases(cfg *Config, roles []string, metrics *metrics.Metrics, logger *slog.Logger) (roles.Leases, error)
 }
 
 // WithKubernetes lets strategy = "kubernetes" elect the leaders:
@@ -34,7 +35,7 @@ func (n *Node) createLeases() (err error) {
 	case n.opts.kubernetes == nil:
 		return errNoKubernetes
 	}
-	n.leases, err = n.opts.kubernetes.NewLeases(n.cfg, n.roleNames(), n.logger)
+	n.leases, err = n.opts.kubernetes.NewLeases(n.cfg, n.roleNames(), n.metrics, n.logger)
 	return err
 }
 

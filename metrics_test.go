@@ -172,6 +172,9 @@ var metricChanges = []metricChange{
 	{"the process is paused", (*metricsTest).freeze, []string{`forge_node_starved_seconds_total`}, nil},
 }
 
+// movedElsewhere contains the metrics that a test of another package changes.
+var movedElsewhere = map[string]string{"forge_leader_lease_errors_total": "TestFailedRequestsAreCounted in kubernetes"}
+
 // Every metric changes with its event. The test fails for a metric without an event.
 func TestEveryMetricMoves(t *testing.T) {
 	t.Parallel()
@@ -190,7 +193,7 @@ func TestEveryMetricMoves(t *testing.T) {
 		}
 	}
 	for _, series := range m.node.metrics.Series() {
-		if !moved[series.Name] {
+		if !moved[series.Name] && movedElsewhere[series.Name] == "" {
 			t.Errorf("no move makes %s rise or fall", series.Name)
 		}
 	}

@@ -231,14 +231,14 @@ func (n *Node) join(ctx context.Context, member *nodestore.Member) error {
 	if err := postgres.Ping(ctx, n.pool); err != nil {
 		return err
 	}
+	server := engine.Options{URL: n.cfg.Database.URL, LeaderURL: n.cfg.Database.LeaderURL}
 	if !n.byLease() {
-		server := engine.Options{URL: n.cfg.Database.URL, LeaderURL: n.cfg.Database.LeaderURL}
 		if err := engine.CheckSessions(ctx, server); err != nil {
 			return err
 		}
-		if err := engine.CheckLeaderURL(ctx, server); err != nil {
-			return err
-		}
+	}
+	if err := engine.CheckLeaderURL(ctx, server); err != nil {
+		return err
 	}
 	if err := postgres.EnsureSchema(ctx, n.pool, n.cfg.Database.Schema); err != nil {
 		return err

@@ -156,9 +156,9 @@ func TestNodeRunsOnce(t *testing.T) {
 func TestLeaderURLOfAnotherDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
 	url, other := pgtest.URL(t), pgtest.URL(t)
-	run := func(leaderURL string) error {
+	run := func(strategy, leaderURL string) error {
 		cfg := parsed(t, localSections(url))
-		cfg.Database.LeaderURL = leaderURL
+		cfg.Database.LeaderURL, cfg.Cluster.LeaderElection.Strategy = leaderURL, strategy
 		node, err := New(cfg, WithLogger(slog.New(slog.DiscardHandler)))
 		if err != nil {
 			t.Fatal(err)
@@ -174,18 +174,20 @@ func TestLeaderURLOfAnotherDatabaseIsRefused(t *testing.T) {
 		}()
 		return node.Run(ctx)
 	}
-	if err := run(other); err == nil || !strings.Contains(err.Error(), "two databases") {
-		t.Errorf("leader_url of another database: %v", err)
+	for _, strategy := range []string{"advisory", "lease"} {
+		if err := run(strategy, other); err == nil || !strings.Contains(err.Error(), "two databases") {
+			t.Errorf("%s: leader_url of another database: %v", strategy, err)
+		}
+		if err := run(strategy, pgtest.Proxy(t, url).URL()); err != nil {
+			t.Errorf("%s: another address of the same database: %v", strategy, err)
+		}
 	}
 	refused, err := neturl.Parse(url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	refused.User = neturl.UserPassword("forge_nobody", "hunter2")
-	if err := run(refused.String()); !errors.Is(err, postgres.ErrUnreachable) || strings.Contains(err.Error(), "hunter2") {
+	if err := run("advisory", refused.String()); !errors.Is(err, postgres.ErrUnreachable) || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("leader_url with a refused login: %v", err)
-	}
-	if err := run(pgtest.Proxy(t, url).URL()); err != nil {
-		t.Errorf("another address of the same database: %v", err)
 	}
 }

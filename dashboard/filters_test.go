@@ -25,27 +25,30 @@ func TestListsHaveFilterBars(t *testing.T) {
 	c.Nodes[1].Tags = map[string]string{"zone": "eu"}
 	h := handlerOf(c)
 	for path, want := range map[string][]string{
-		"/crons?filter=cron:back*":                                 {`value="cron:back*"`, ">backup</a>", `<option value="is:overdue">`, `href="/crons?filter=cron%3Aback%2A&amp;is=paused"`},
-		"/crons?job=du*":                                           {`value="job:du*"`, ">backup</a>"},
-		"/crons?filter=job:nothing":                                {"No cron matches the filter."},
-		"/crons?q=BACK&is=overdue":                                 {`name="q" value="BACK"`, `type="hidden" name="is" value="overdue"`},
-		"/queues?filter=is:paused":                                 {`value="is:paused"`, `<option value="is:unworked">`, `href="/queues?filter=is%3Apaused&amp;sort=waits"`, "Save view"},
-		"/queues?filter=queue:none":                                {"No queue matches the filter."},
-		"/nodes?filter=host:beta":                                  {`value="host:beta"`, `id="node-node-2"`, `<option value="tag:zone=eu">`},
-		"/nodes?tag=zone=*":                                        {`value="tag:zone=*"`, `id="node-node-2"`},
-		"/nodes?filter=state:dead":                                 {"No node matches the filter."},
-		"/dead?filter=kind:nobody":                                 {`value="kind:nobody"`, `<option value="error:timeout">`},
-		"/dead?kind=dump":                                          {`value="kind:dump"`},
-		"/alerts?filter=state:firing":                              {`value="state:firing"`, `id="alert-no_scheduler_leader"`, `<option value="receiver:pager">`, `href="/alerts?filter=state%3Afiring&amp;sort=name"`, "Save view"},
-		"/alerts?receiver=slack*":                                  {`value="receiver:slack*"`, `id="alert-no_scheduler_leader"`},
-		"/alerts?filter=alert:nothing":                             {"No alert matches the filter."},
-		"/alerts?sort=name":                                        {`aria-sort="ascending"><a href="/alerts?sort=name"`, `type="hidden" name="sort" value="name"`},
-		"/config?filter=is:reverted":                               {`value="is:reverted"`, `id="config-1"`, "Save view"},
-		"/config?by=ad*":                                           {`value="by:ad*"`, `id="config-1"`},
-		"/config?filter=file:nothing":                              {"No configuration matches the filter."},
-		"/config?filter=since:1m&before=1":                         {`<a href="/config?filter=since%3A1m">Newest</a>`},
-		"/activity?sort=oldest":                                    {`aria-sort="ascending"><a href="/activity"`, `type="hidden" name="sort" value="oldest"`},
-		"/activity":                                                {`aria-sort="descending"><a href="/activity?sort=oldest"`},
+		"/crons?filter=cron:back*":         {`value="cron:back*"`, ">backup</a>", `<option value="is:overdue">`, `href="/crons?filter=cron%3Aback%2A&amp;is=paused"`},
+		"/crons?job=du*":                   {`value="job:du*"`, ">backup</a>"},
+		"/crons?filter=job:nothing":        {"No cron matches the filter."},
+		"/crons?q=BACK&is=overdue":         {`name="q" value="BACK"`, `type="hidden" name="is" value="overdue"`},
+		"/queues?filter=is:paused":         {`value="is:paused"`, `<option value="is:unworked">`, `href="/queues?filter=is%3Apaused&amp;sort=waits"`, "Save view"},
+		"/queues?filter=queue:none":        {"No queue matches the filter."},
+		"/nodes?filter=host:beta":          {`value="host:beta"`, `id="node-node-2"`, `<option value="tag:zone=eu">`},
+		"/nodes?tag=zone=*":                {`value="tag:zone=*"`, `id="node-node-2"`},
+		"/nodes?filter=state:dead":         {"No node matches the filter."},
+		"/dead?filter=kind:nobody":         {`value="kind:nobody"`, `<option value="error:timeout">`},
+		"/dead?kind=dump":                  {`value="kind:dump"`},
+		"/alerts?filter=state:firing":      {`value="state:firing"`, `id="alert-no_scheduler_leader"`, `<option value="receiver:pager">`, `href="/alerts?filter=state%3Afiring&amp;sort=name"`, "Save view"},
+		"/alerts?receiver=slack*":          {`value="receiver:slack*"`, `id="alert-no_scheduler_leader"`},
+		"/alerts?filter=alert:nothing":     {"No alert matches the filter."},
+		"/alerts?sort=name":                {`aria-sort="ascending"><a href="/alerts?sort=name"`, `type="hidden" name="sort" value="name"`},
+		"/config?filter=is:reverted":       {`value="is:reverted"`, `id="config-1"`, "Save view"},
+		"/config?by=ad*":                   {`value="by:ad*"`, `id="config-1"`},
+		"/config?filter=file:nothing":      {"No configuration matches the filter."},
+		"/config?filter=since:1m&before=1": {`<a href="/config?filter=since%3A1m">Newest</a>`},
+		"/config":                          {`aria-sort="descending"><a href="/config?sort=oldest" title="Oldest first">In force since</a>`},
+		"/config?filter=by:*&sort=oldest":  {`aria-sort="ascending"><a href="/config?filter=by%3A%2A" title="Newest first">In force since</a>`, `<input type="hidden" name="sort" value="oldest">`, "the oldest first"},
+		"/config?sort=oldest&after=1":      {`<a href="/config?sort=oldest">Oldest</a>`, `id="config-2"`},
+		"/activity?sort=oldest":            {`aria-sort="ascending"><a href="/activity"`, `type="hidden" name="sort" value="oldest"`},
+		"/activity":                        {`aria-sort="descending"><a href="/activity?sort=oldest"`},
 		"/dead/" + dashboardtest.DeadGroup + "?filter=node:node-2": {`value="node:node-2"`, ">#42</a>", `action="/dead/` + dashboardtest.DeadGroup + `"`},
 	} {
 		page := get(t, h, path).Body.String()
@@ -207,6 +210,7 @@ func TestAlertsAndConfigurationsFiltered(t *testing.T) {
 		"/api/v1/alerts": "no_scheduler_leader quiet", "/api/v1/alerts?filter=is:silenced": "quiet", "/api/v1/alerts?filter=severity:c*": "no_scheduler_leader",
 		"/api/v1/alerts?filter=receiver:pager+state:inactive": "", "/api/v1/alerts?sort=name": "no_scheduler_leader quiet", "/api/v1/alerts?filter=alert:q*": "quiet",
 		"/api/v1/config": "2 1", "/api/v1/config?filter=is:in_force": "2", "/api/v1/config?filter=until:30m": "1", "/api/v1/config?filter=by:node-2": "1", "/api/v1/config?filter=by:nobody": "",
+		"/api/v1/config?sort=newest": "2 1", "/api/v1/config?sort=oldest": "1 2", "/api/v1/config?sort=oldest&after=1": "2", "/api/v1/config?sort=oldest&limit=1": "1",
 	} {
 		var got []string
 		for _, item := range decode[web.List[struct {
@@ -219,7 +223,7 @@ func TestAlertsAndConfigurationsFiltered(t *testing.T) {
 			t.Errorf("%s lists %v, want %s", query, got, want)
 		}
 	}
-	for _, path := range []string{"/alerts", "/api/v1/alerts", "/activity", "/api/v1/activity"} {
+	for _, path := range []string{"/alerts", "/api/v1/alerts", "/activity", "/api/v1/activity", "/config", "/api/v1/config"} {
 		if w := get(t, h, path+"?sort=size"); w.Code != http.StatusBadRequest {
 			t.Errorf("%s has an order by size: %d", path, w.Code)
 		}

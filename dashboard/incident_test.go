@@ -72,8 +72,9 @@ func TestIncidentPageShowsLosses(t *testing.T) {
 		}, []string{">unknown<", "none known", "The events are gone.", "past <code>retention.events</code>"}},
 		"no ledger": {func(i *incident.Incident) { i.Ticks, i.Lost = nil, incident.Lost{Unchecked: "They are gone."} }, []string{"past <code>retention.cron_ticks</code>", "They are gone."}},
 		"no leader": {func(i *incident.Incident) {
-			i.Kind, i.NodeID, i.ElectedAt, i.FirstTick = incident.NoLeader, "", time.Time{}, nil
-		}, []string{">no leader<", "until now"}},
+			i.Kind, i.NodeID, i.ElectedAt, i.FirstTick, i.Ticks = incident.NoLeader, "", time.Time{}, nil, nil
+		}, []string{">no leader<", "until now", "The next leader records the ticks that are due meanwhile."}},
+		"quiet": {func(i *incident.Incident) { i.Ticks, i.Lost.Ticks = &cronstore.GapTicks{}, &cronstore.Unrecorded{} }, []string{"no tick was due", "No tick was delayed."}},
 		"first term": {func(i *incident.Incident) {
 			*i = incident.Incident{Role: i.Role, Term: 7, Kind: incident.FirstTerm, NodeID: "a"}
 		}, []string{">first term<"}},

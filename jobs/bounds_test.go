@@ -54,6 +54,52 @@ func TestResponseSizeIsLimited(t *testing.T) {
 	}
 }
 
+// A response that stalls or breaks off at the limit has not been read, and fails its attempt.
+func TestResponseThatEndsAtLimitTooEarlyFails(t *testing.T) {
+	t.Parallel()
+	const limit = 16 << 20
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(limit+1))
+		_, _ = w.Write(bytes.Repeat([]byte("x"), limit))
+		_ = http.NewResponseController(w).Flush()
+		if r.URL.Path == "/stalls" {
+			<-r.Context().Done()
+		}
+	}))
+	t.Cleanup(server.Close)
+	for path, want := range map[string]string{
+		"stalls": "timed out after 2s: read the response: context deadline exceeded",
+		"breaks": "read the response: unexpected EOF",
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			job := config.Job{Kind: config.KindHTTP, URL: server.URL + "/" + path, Output: config.Output{Capture: 1}, Timeout: config.Duration(2 * time.Second)}
+			_, done := runOnce(t, job, jobstore.NewJob{})
+			if done.State != "discarded" || done.LastError != want {
+				t.Errorf("%s: %s, want %s", done.State, done.LastError, want)
+			}
+		})
+	}
+}
+
+// A row of a result that is too large for the memory of a node fails its attempt.
+func TestRowSizeIsLimited(t *testing.T) {
+	t.Parallel()
+	for length, want := range map[int]string{
+		16<<20 - 100: "",
+		16 << 20:     "the answer of the server has a message of 16777222 bytes, such as a row of the result; want at most 16777216",
+	} {
+		t.Run(strconv.Itoa(length), func(t *testing.T) {
+			t.Parallel()
+			job := config.Job{Kind: config.KindSQL, Statement: fmt.Sprintf("SELECT repeat('x', %d)", length), Output: config.Output{Capture: 1}}
+			_, done := runOnce(t, job, jobstore.NewJob{})
+			if done.LastError != want || (done.State == "completed") != (want == "") {
+				t.Errorf("%s: %s, want %s", done.State, done.LastError, want)
+			}
+		})
+	}
+}
+
 // Catalogue entry 77: a node that runs as root runs a job as the job's user, with that
 // user's groups. Any other node rejects such a job.
 func TestJobsRunAsTheirUser(t *testing.T) {

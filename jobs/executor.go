@@ -57,7 +57,7 @@ type executor struct {
 	tasks chan *task // to goroutines without work
 
 	mu       sync.Mutex
-	kinds    map[string]goKind
+	kinds    map[string]goKind // those that were added with AddWorker
 	rivers   map[string]string // kinds that River's client runs, and why
 	parent   context.Context   //nolint:containedctx // of the attempts' contexts
 	active   map[int64]*task

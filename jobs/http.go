@@ -151,8 +151,14 @@ func (h *httpJob) read(ctx context.Context, a *attempt, response *http.Response)
 	if err != nil {
 		return nil, err
 	}
-	if n == maxResponse && hasMore(response.Body) {
-		a.output.remark(fmt.Sprintf("response cut after %d bytes", n))
+	if n == maxResponse {
+		more, err := hasMore(response.Body)
+		if err != nil {
+			return nil, err
+		}
+		if more {
+			a.output.remark(fmt.Sprintf("response cut after %d bytes", n))
+		}
 	}
 	if reported != nil && reported.ask != nil {
 		return reported.ask, nil
@@ -161,9 +167,12 @@ func (h *httpJob) read(ctx context.Context, a *attempt, response *http.Response)
 }
 
 // hasMore reports whether there is more to read.
-func hasMore(body io.Reader) bool {
-	n, _ := io.ReadFull(body, make([]byte, 1))
-	return n > 0
+func hasMore(body io.Reader) (bool, error) {
+	_, err := io.ReadFull(body, make([]byte, 1))
+	if errors.Is(err, io.EOF) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func (h *httpJob) request(ctx context.Context, a *attempt) (*http.Request, error) {

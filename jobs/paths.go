@@ -19,7 +19,7 @@ func (e *executor) addKinds(workers []*rivertype.WorkerMetadata) {
 		case kind == nil:
 			e.rivers[worker.Kind] = "it was added with river.AddWorker"
 		case kind.needsRiver() != "":
-			e.rivers[worker.Kind] = kind.needsRiver()
+			e.kinds[worker.Kind], e.rivers[worker.Kind] = kind, kind.needsRiver()
 		default:
 			kind.share(e.guests)
 			e.kinds[worker.Kind] = kind
@@ -46,7 +46,6 @@ func (e *executor) moveToRiver(kind string) {
 	}
 	const reason = "its worker has resumable steps"
 	e.rivers[kind] = reason
-	delete(e.kinds, kind)
 	e.logger.Info("River's client runs the jobs of some kinds", "jobs", []string{kind}, "reason", reason)
 }
 
@@ -54,7 +53,9 @@ func (e *executor) moveToRiver(kind string) {
 func (e *executor) programsKinds() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.AppendSeq(slices.Collect(maps.Keys(e.kinds)), maps.Keys(e.rivers))
+	kinds := slices.AppendSeq(slices.Collect(maps.Keys(e.kinds)), maps.Keys(e.rivers))
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
 }
 
 // logPaths logs the kinds whose jobs River's client runs.

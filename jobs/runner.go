@@ -162,6 +162,7 @@ func newPilot(options Options, executor *executor) *riveradapter.Pilot {
 		Room:     func() int { return options.starter.load.room(time.Now()) },
 		Fenced:   func(kind string) { options.Metrics.JobFinished.WithLabelValues(kind, outcomeFenced).Inc() },
 		Start:    executor.start, Cancel: executor.cancel, Unfetched: executor.guests.refuse,
+		NextRetry: executor.nextRetryOf,
 	})
 }
 
@@ -232,6 +233,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	helpers.Go(func() { r.pilot.Listen(background) })
 	helpers.Go(func() { r.logs.run(background) })
 	helpers.Go(func() { r.finished.run(background) })
+	helpers.Go(func() { removeUnusedReports(background) })
 	defer r.starter.close()
 	r.executor.logPaths(ctx)
 	return r.engine.run(ctx)

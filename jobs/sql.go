@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -26,6 +27,9 @@ import (
 const (
 	// maxRows is the maximum number of rows that are shown.
 	maxRows = 100
+	// maxAnswer is the maximum length of one message of the server, such as a row: each is read
+	// into memory.
+	maxAnswer = 16 << 20
 	// cancelDelay is how long the server may take to answer a cancel request before the
 	// connection is closed.
 	cancelDelay  = 2 * time.Second
@@ -60,6 +64,7 @@ func newSQL(job config.Job, options Options) (execution, error) {
 	// The same name as all of the node's sessions, so that fencing the node ends it.
 	conn.RuntimeParams["application_name"] = leaderstore.ApplicationName(options.NodeID, options.Incarnation)
 	postgres.ConfirmCommits(&conn.Config)
+	conn.MaxProtocolMessageBodyLen = maxAnswer
 	conn.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &canceller{conn: conn, timeout: cancelDelay}
 	}
@@ -134,9 +139,12 @@ var errStatementTimeout = errors.New("the statement's timeout")
 // explain adds the cause to the server's error for a cancelled statement.
 func (s *sqlJob) explain(ctx context.Context, err error) error {
 	postgres, isPostgres := errors.AsType[*pgconn.PgError](err)
+	long, isLong := errors.AsType[*pgproto3.ExceededMaxBodyLenErr](err)
 	switch {
 	case err == nil:
 		return nil
+	case isLong:
+		return fmt.Errorf("the answer of the server has a message of %d bytes, such as a row of the result; want at most %d", long.ActualBodyLen, maxAnswer)
 	case errors.Is(context.Cause(ctx), errStatementTimeout):
 		return &timeoutError{after: s.timeout, err: err}
 	case ctx.Err() != nil:

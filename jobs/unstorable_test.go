@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/jobs"
@@ -60,6 +61,48 @@ func TestResultThatCannotBeStoredFailsAttempt(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A job whose result PostgreSQL rejects is tried again as after any other failure of its kind.
+func TestResultThatCannotBeStoredIsRetriedByKind(t *testing.T) {
+	t.Parallel()
+	far := time.Now().Add(48 * time.Hour)
+	for name, add := range map[string]func(*river.Workers){
+		"forge": func(w *river.Workers) { jobs.AddWorker(w, &laterWorker[greetArgs]{retry: far}) },
+		"river": func(w *river.Workers) { jobs.AddWorker(w, &laterWorker[hookArgs]{retry: far}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := startNode(t, nil, func(o *jobs.Options) {
+				o.Workers = river.NewWorkers()
+				add(o.Workers)
+			})
+			job := n.finish(t, n.work(t, jobstore.NewJob{Kind: "greet", MaxAttempts: 2}), "retryable", "discarded")
+			if got := job.ScheduledAt.Sub(far).Abs(); got > time.Second || len(job.Attempts) != 1 {
+				t.Errorf("got %+v, want the next attempt to be due at %s", job, far)
+			}
+		})
+	}
+}
+
+// laterWorker reports a result that cannot be stored.
+type laterWorker[T river.JobArgs] struct {
+	river.WorkerDefaults[T]
+
+	retry time.Time
+}
+
+func (w *laterWorker[T]) NextRetry(*river.Job[T]) time.Time { return w.retry }
+
+func (*laterWorker[T]) Work(ctx context.Context, _ *river.Job[T]) error {
+	return river.RecordOutput(ctx, json.RawMessage(`"\ud800"`))
+}
+
+// hookArgs are greetArgs whose jobs River's client runs.
+type hookArgs struct{ greetArgs }
+
+func (hookArgs) Hooks() []rivertype.Hook {
+	return []rivertype.Hook{river.HookWorkBeginFunc(func(context.Context, *rivertype.JobRow) error { return nil })}
 }
 
 // A worker that postpones its next attempt beyond what PostgreSQL or JSON can represent gets the

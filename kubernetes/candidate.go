@@ -5,8 +5,10 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	coordination "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +20,9 @@ type candidate struct {
 	client   *client
 	name     string
 	opts     *options
+	database *atomic.Pointer[string] // of the node's cluster
 	onChange func()
+	failures prometheus.Counter
 	logger   *slog.Logger
 	wake     chan struct{} // has room for one
 
@@ -37,6 +41,7 @@ type candidate struct {
 	own     string    // the same as this process wrote them last
 	sent    string    // the same as it tried to renew it last
 	trouble string    // the error that was logged last
+	foreign bool      // another cluster uses the Lease, as was logged
 }
 
 // want makes the candidate compete for the Lease, or keep it, for one more lease. It reports
@@ -142,6 +147,12 @@ func (c *candidate) step(ctx context.Context) (outrun bool) {
 	c.mu.Lock()
 	wanted, giving, heir := sent.Before(c.wantedUntil), c.giving, c.heir
 	c.mu.Unlock()
+	if c.isForeign(lease) {
+		c.learn(holderOf(lease)+" of another cluster", sent, giving)
+		c.refuse(ctx, lease)
+		return false
+	}
+	c.foreign = false
 	holder, due := holderOf(lease), true
 	switch {
 	case wanted && (holder == c.opts.identity || c.free(lease)):
@@ -200,6 +211,25 @@ func (c *candidate) free(lease *coordination.Lease) bool {
 	return time.Since(c.seenAt) >= lasts
 }
 
+// isForeign reports whether a node of a cluster in another database holds the Lease: two clusters
+// have one name. A Lease that nobody renews may be of this cluster before it was moved.
+func (c *candidate) isForeign(lease *coordination.Lease) bool {
+	own, theirs := c.database.Load(), lease.Annotations[databaseAnnotation]
+	return own != nil && *own != "" && theirs != "" && theirs != *own && !c.free(lease)
+}
+
+// refuse logs once that another cluster uses the Lease.
+func (c *candidate) refuse(ctx context.Context, lease *coordination.Lease) {
+	c.failures.Inc()
+	if c.foreign {
+		return
+	}
+	c.foreign = true
+	c.logger.ErrorContext(ctx, "a cluster with another database holds the Lease, this node does not elect by it; "+
+		"give each cluster of a namespace its own cluster.name",
+		"holder", holderOf(lease), "its_database", lease.Annotations[databaseAnnotation], "database", *c.database.Load())
+}
+
 // put writes the Lease with a holder.
 func (c *candidate) put(ctx context.Context, lease *coordination.Lease, holder string) error {
 	now, transitions := metav1.NewMicroTime(time.Now().Truncate(time.Microsecond)), int32(0) // as it is stored
@@ -217,6 +247,9 @@ func (c *candidate) put(ctx context.Context, lease *coordination.Lease, holder s
 	lease.Spec.LeaseDurationSeconds, lease.Spec.LeaseTransitions = &seconds, &transitions
 	if holder == c.opts.identity {
 		c.sent = stateOf(lease)
+		if own := c.database.Load(); own != nil && *own != "" {
+			metav1.SetMetaDataAnnotation(&lease.ObjectMeta, databaseAnnotation, *own)
+		}
 	}
 	if err := c.client.write(ctx, lease); err != nil {
 		return err
@@ -265,6 +298,7 @@ func (c *candidate) failed(ctx context.Context, verb string, err error) {
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || errors.Is(ctx.Err(), context.Canceled) {
 		return // somebody else was first, or the process ends
 	}
+	c.failures.Inc()
 	c.seenAt = time.Time{}
 	trouble := err.Error()
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -8,17 +8,23 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/forge-scheduler/forge/internal/config"
+	"github.com/forge-scheduler/forge/internal/metrics"
+	"github.com/forge-scheduler/forge/leaderstore"
 	"github.com/forge-scheduler/forge/roles"
 )
 
 type options struct {
-	cluster  string        // the first part of the Leases' names
-	identity string        // the node's id, by which a Lease names its holder
-	duration time.Duration // how long a Lease lasts without a renewal; in the object it is rounded up to seconds
-	interval time.Duration // between two requests for a Lease
+	cluster  string           // the first part of the Leases' names
+	identity string           // the node's id, by which a Lease names its holder
+	duration time.Duration    // how long a Lease lasts without a renewal; in the object it is rounded up to seconds
+	interval time.Duration    // between two requests for a Lease
+	metrics  *metrics.Metrics // may be nil
 	logger   *slog.Logger
 }
 
@@ -28,6 +34,8 @@ type candidates struct {
 	opts    options
 	byRole  map[string]*candidate
 	changed chan struct{} // has room for one
+	// database is the DatabaseID, which is known once a session has tried to elect.
+	database atomic.Pointer[string]
 }
 
 // Engine is what forge.WithKubernetes takes.
@@ -38,7 +46,8 @@ func New() Engine { return Engine{} }
 
 // NewLeases returns the Leases of a process with a configuration. The API server and the namespace
 // are those of the kubeconfig that KUBECONFIG names, or of the pod. NewLeases sends no request.
-func (Engine) NewLeases(cfg *config.Config, names []string, logger *slog.Logger) (roles.Leases, error) {
+// metrics may be nil.
+func (Engine) NewLeases(cfg *config.Config, names []string, metrics *metrics.Metrics, logger *slog.Logger) (roles.Leases, error) {
 	election := cfg.Cluster.LeaderElection
 	client, err := newClient(os.Getenv("KUBECONFIG"), requestTimeout(election.LeaseDuration.Std()))
 	if err != nil {
@@ -46,7 +55,7 @@ func (Engine) NewLeases(cfg *config.Config, names []string, logger *slog.Logger)
 	}
 	return newCandidates(client, names, options{
 		cluster: cfg.Cluster.Name, identity: cfg.Node.ID,
-		duration: election.LeaseDuration.Std(), interval: election.RefreshInterval.Std(), logger: logger,
+		duration: election.LeaseDuration.Std(), interval: election.RefreshInterval.Std(), metrics: metrics, logger: logger,
 	}), nil
 }
 
@@ -56,8 +65,12 @@ func newCandidates(client *client, roles []string, opts options) *candidates {
 	for _, role := range roles {
 		name := leaseName(opts.cluster, role)
 		c.byRole[role] = &candidate{
-			client: client, name: name, opts: &c.opts, onChange: c.noteChange, wake: make(chan struct{}, 1),
-			logger: opts.logger.With("lease", client.namespace+"/"+name),
+			client: client, name: name, opts: &c.opts, database: &c.database, onChange: c.noteChange, wake: make(chan struct{}, 1),
+			logger:   opts.logger.With("lease", client.namespace+"/"+name),
+			failures: prometheus.NewCounter(prometheus.CounterOpts{}),
+		}
+		if opts.metrics != nil {
+			c.byRole[role].failures = opts.metrics.LeaderLeaseErrors.WithLabelValues(role, opts.identity)
 		}
 	}
 	return c
@@ -80,7 +93,7 @@ func (c *candidates) Objects(ctx context.Context) []roles.LeaseObject {
 	var objects []roles.LeaseObject
 	for role, candidate := range c.byRole {
 		object := roles.LeaseObject{Role: role, Name: c.client.namespace + "/" + candidate.name}
-		object.Holder, object.Err = c.client.holder(ctx, candidate.name)
+		object.Holder, object.Database, object.Err = c.client.holder(ctx, candidate.name)
 		objects = append(objects, object)
 	}
 	slices.SortFunc(objects, func(a, b roles.LeaseObject) int { return cmp.Compare(a.Name, b.Name) })
@@ -92,4 +105,16 @@ func (c *candidates) noteChange() {
 	case c.changed <- struct{}{}:
 	default:
 	}
+}
+
+// identify reads the DatabaseID once. No Lease is wanted before.
+func (c *candidates) identify(ctx context.Context, store *leaderstore.Store) error {
+	if c.database.Load() != nil {
+		return nil
+	}
+	id, err := store.DatabaseID(ctx)
+	if err == nil {
+		c.database.Store(&id)
+	}
+	return err
 }

@@ -8,7 +8,10 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/forge-scheduler/forge/internal/kubetest"
+	"github.com/forge-scheduler/forge/internal/metrics"
 )
 
 const (
@@ -25,7 +28,8 @@ func start(t *testing.T, server *kubetest.Server, node string) (c *candidates, s
 		t.Fatal(err)
 	}
 	c = newCandidates(client, []string{"scheduler"}, options{
-		cluster: "forge", identity: node, duration: leaseLasts, interval: leaseLasts / 10, logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		cluster: "forge", identity: node, duration: leaseLasts, interval: leaseLasts / 10,
+		metrics: metrics.New("test"), logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -177,11 +181,11 @@ func TestErrorNamesTheMissingRule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if holder, err := client.holder(t.Context(), schedulerLease); holder != "" || err != nil {
+	if holder, _, err := client.holder(t.Context(), schedulerLease); holder != "" || err != nil {
 		t.Errorf("a Lease that is not there: %q, %v", holder, err)
 	}
 	server.Refuse(http.StatusForbidden)
-	_, err = client.holder(t.Context(), schedulerLease)
+	_, _, err = client.holder(t.Context(), schedulerLease)
 	if err == nil || !strings.Contains(err.Error(), "get, create and update for leases of coordination.k8s.io") {
 		t.Errorf("got %v", err)
 	}
@@ -198,9 +202,74 @@ func TestLongAnswerIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.Steal(schedulerLease, strings.Repeat("x", 2*maxAnswer), time.Minute)
-	if holder, err := client.holder(t.Context(), schedulerLease); err == nil || !strings.Contains(err.Error(), "too large") {
+	if holder, _, err := client.holder(t.Context(), schedulerLease); err == nil || !strings.Contains(err.Error(), "too large") {
 		t.Errorf("an answer of %d bytes: %d of them, %v", 2*maxAnswer, len(holder), err)
 	}
+}
+
+// Two clusters have one name: the one that comes second gets no Lease, even with the same node id.
+func TestClusterWithAnotherDatabaseGetsNoLease(t *testing.T) {
+	t.Parallel()
+	server := kubetest.Start(t)
+	of := func(c *candidates) *candidate { return c.byRole["scheduler"] }
+	in := func(c *candidates, database string) { c.database.Store(&database) }
+	a, stop := start(t, server, "a")
+	in(a, "1/5/public")
+	eventually(t, "a holds the Lease", of(a).want)
+	client, err := newClient(server.KubeconfigOf(t, "a"), leaseLasts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, database, err := client.holder(t.Context(), schedulerLease); database != "1/5/public" || err != nil {
+		t.Errorf("the Lease names the database %q, %v", database, err)
+	}
+	others := map[string]*candidates{}
+	for _, node := range []string{"a", "b"} {
+		others[node], _ = start(t, server, node)
+		in(others[node], "2/5/public")
+	}
+	for range 20 { // two leases
+		for node, other := range others {
+			if of(other).want() {
+				t.Fatalf("%s of another cluster holds the Lease", node)
+			}
+		}
+		if !of(a).want() {
+			t.Fatal("a does not hold its Lease any more")
+		}
+		time.Sleep(leaseLasts / 10)
+	}
+	for node, other := range others {
+		if n := failuresOf(t, other); n == 0 {
+			t.Errorf("%s counts %v failures", node, n)
+		}
+	}
+	if n := failuresOf(t, a); n != 0 {
+		t.Errorf("a counts %v failures", n)
+	}
+	stop() // the cluster was moved
+	eventually(t, "b holds the Lease", of(others["b"]).want)
+}
+
+func failuresOf(t *testing.T, c *candidates) float64 {
+	t.Helper()
+	var read dto.Metric
+	if err := c.opts.metrics.LeaderLeaseErrors.WithLabelValues("scheduler", c.opts.identity).Write(&read); err != nil {
+		t.Fatal(err)
+	}
+	return read.GetCounter().GetValue()
+}
+
+func TestFailedRequestsAreCounted(t *testing.T) {
+	t.Parallel()
+	server := kubetest.Start(t)
+	a, _ := start(t, server, "a")
+	eventually(t, "a holds the Lease", a.byRole["scheduler"].want)
+	if n := failuresOf(t, a); n != 0 {
+		t.Errorf("%v failures of a server that answers", n)
+	}
+	server.Refuse(http.StatusForbidden)
+	eventually(t, "failures are counted", func() bool { a.byRole["scheduler"].want(); return failuresOf(t, a) >= 3 })
 }
 
 // What a node that ends has sent just before may have been done, or be done later.

@@ -31,6 +31,9 @@ type client struct {
 // of no use, and a process that ends does not wait longer for it.
 func requestTimeout(lease time.Duration) time.Duration { return min(lease, 10*time.Second) }
 
+// databaseAnnotation holds the DatabaseID of the holder's cluster.
+const databaseAnnotation = "forge-scheduler/database"
+
 // maxAnswer bounds an answer of the API server, in bytes. A Lease has about 1 kB.
 const maxAnswer = 1 << 20
 
@@ -74,13 +77,14 @@ func leaseName(cluster, role string) string {
 	return cluster + "-" + strings.ReplaceAll(role, "_", "-") + "-leader"
 }
 
-// holder returns the identity in a Lease; empty if there is no such Lease or if it is free.
-func (c *client) holder(ctx context.Context, name string) (string, error) {
+// holder returns the identity in a Lease, empty if there is no such Lease or if it is free, and the
+// database of its cluster, empty if that is not known.
+func (c *client) holder(ctx context.Context, name string) (holder, database string, err error) {
 	lease, err := c.get(ctx, name)
 	if apierrors.IsNotFound(err) {
-		return "", nil
+		return "", "", nil
 	}
-	return holderOf(lease), explain("read", c.namespace, name, err)
+	return holderOf(lease), lease.Annotations[databaseAnnotation], explain("read", c.namespace, name, err)
 }
 
 func (c *client) get(ctx context.Context, name string) (*coordination.Lease, error) {

@@ -29,6 +29,9 @@ type leaseSession struct {
 // TryLocks tries the locks of roles whose Lease is held. A node that takes a role only on
 // request does not compete for its Lease: the leader before gives it the Lease.
 func (s *leaseSession) TryLocks(ctx context.Context, locks []leaderstore.Lock) ([]string, error) {
+	if err := s.leases.identify(ctx, s.store); err != nil {
+		return nil, err
+	}
 	held := slices.DeleteFunc(slices.Clone(locks), func(lock leaderstore.Lock) bool {
 		lease := s.leases.byRole[lock.Role]
 		return lock.OnlyOnRequest && !lease.isNamed() || !lease.want()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/wire"
@@ -54,6 +55,11 @@ WITH led AS (
 )
 SELECT pg_notify(current_schema() || '.' || $4, role) FROM asked`
 
+	// The same on a replica of the server, whatever its address.
+	databaseIDSQL = `
+SELECT system_identifier || '/' || (SELECT oid FROM pg_database WHERE datname = current_database()) || '/' || current_schema()
+FROM pg_control_system()`
+
 	withdrawSQL = `DELETE FROM forge_leader_requests WHERE role = $1 AND term = $2 AND reserved_until IS NULL`
 
 	// A term that did not end in order may have left work behind that has not noticed the
@@ -90,6 +96,23 @@ type Store struct{ db postgres.DB }
 
 // New returns the store in a database.
 func New(db postgres.DB) *Store { return &Store{db} }
+
+// DatabaseID identifies the cluster's database and schema among those of all servers. It is empty if
+// the server does not say.
+func (s *Store) DatabaseID(ctx context.Context) (string, error) {
+	var id *string
+	err := s.db.QueryRow(ctx, databaseIDSQL).Scan(&id)
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && (refused.Code == "42883" || refused.Code == insufficientPrivilege) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("identify the database: %w", err)
+	}
+	if id == nil {
+		return "", nil
+	}
+	return *id, nil
+}
 
 // Leaders returns the rows of all roles, beginning with the built-in ones.
 func (s *Store) Leaders(ctx context.Context) ([]Leader, error) {

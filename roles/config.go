@@ -145,6 +145,8 @@ type LeaseObject struct {
 	Name string
 	// Holder is the node that the Lease names; may be empty.
 	Holder string
+	// Database is the DatabaseID of the holder's cluster; may be empty.
+	Database string
 	// Err says why the Lease cannot be read.
 	Err error
 }

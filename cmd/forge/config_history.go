@@ -17,12 +17,13 @@ import (
 func (a *app) configHistoryCommand() *cobra.Command {
 	var limit int
 	var where whereFlag
+	var sort sortFlag
 	cmd := &cobra.Command{
-		Use: "history", Short: "List the configurations that were in force, newest first", Args: cobra.NoArgs,
-		Example: "  forge config history -n 5\n  forge config history --filter 'by:ada* since:7d'",
+		Use: "history", Short: "List the configurations that were in force", Args: cobra.NoArgs,
+		Example: "  forge config history -n 5\n  forge config history --filter 'by:ada* since:7d' --sort oldest",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				history, err := cronstore.New(pool).SearchHistory(ctx, where.Filter, 0, limit)
+				history, err := cronstore.New(pool).SearchHistory(ctx, cronstore.HistoryQuery{Where: where.Filter, Oldest: sort.name == cronstore.Oldest, Limit: limit})
 				if err != nil {
 					return err
 				}
@@ -32,6 +33,7 @@ func (a *app) configHistoryCommand() *cobra.Command {
 	}
 	cmd.Flags().IntVarP(&limit, "limit", "n", 30, "at most this many")
 	where.addTo(cmd.Flags(), cronstore.HistoryTable.Keys(), "configurations", "by:ada* since:7d", "operations.md")
+	sort.addTo(cmd.Flags(), cronstore.HistoryOrders)
 	return cmd
 }
 

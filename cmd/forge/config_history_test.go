@@ -52,6 +52,9 @@ func TestConfigHistory(t *testing.T) {
 		want string
 	}{
 		{"config history -n 1", exitOK, history[0].Hash[:12] + " (in force)"},
+		{"config history -n 1 --sort oldest", exitOK, first[:12] + " "},
+		{"config history -n 1 --sort oldest --filter by:*", exitOK, first[:12] + " "},
+		{"config history --sort size", exitUsage, "want one of newest, oldest"},
 		{"config diff", exitOK, "+ bb"},
 		{"config diff " + history[1].Hash[:8], exitOK, `schedule: "@hourly" -> "@daily"`},
 		{"config diff " + history[1].Hash[:8], exitOK, "queues: 0 to add, 0 to change, 1 to remove"},

@@ -95,7 +95,7 @@ func leaseObjects(ctx context.Context, cfg *config.Config) []roles.LeaseObject {
 	for _, role := range roles.All() {
 		names = append(names, string(role))
 	}
-	leases, err := kubernetes.New().NewLeases(cfg, names, slog.New(slog.DiscardHandler))
+	leases, err := kubernetes.New().NewLeases(cfg, names, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return []roles.LeaseObject{{Err: err}}
 	}

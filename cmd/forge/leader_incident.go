@@ -128,7 +128,7 @@ var incidentProperties = []column[*incident.Incident]{
 		if i.FirstTick == nil {
 			return ""
 		}
-		return fmt.Sprintf("%s of %s, recorded %s", tickStamp(i.FirstTick.Tick), i.FirstTick.Cron, sinceEnd(i, i.FirstTick.RecordedAt))
+		return fmt.Sprintf("%s of %s, late by %s, recorded %s", tickStamp(i.FirstTick.Tick), i.FirstTick.Cron, milliseconds(i.FirstTick.LatenessMS), sinceEnd(i, i.FirstTick.RecordedAt))
 	}},
 	{title: "delayed ticks", show: delayedTicks},
 	{title: "rescued jobs", show: rescuedJobs},
@@ -216,6 +216,8 @@ func lost(i *incident.Incident) string {
 		return ""
 	case i.Lost.Nothing && i.Lost.Ticks == nil:
 		return "nothing"
+	case i.Lost.Nothing && i.Lost.Ticks.Ticks == 0:
+		return "nothing (no tick was due, no job is orphaned)"
 	case i.Lost.Nothing:
 		return fmt.Sprintf("nothing (%d due ticks of %d crons are in the ledger, no job is orphaned)", i.Lost.Ticks.Ticks, i.Lost.Ticks.Crons)
 	}

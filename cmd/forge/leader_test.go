@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/incident"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
@@ -47,5 +49,27 @@ func TestLeaderStatusShowsRates(t *testing.T) {
 	var out, errs bytes.Buffer
 	if code := run(t.Context(), []string{"leader", "status", "--config", file}, &out, &errs); code != exitOK || strings.Contains(out.String(), "%") {
 		t.Errorf("exit %d: %s%s", code, out.String(), errs.String())
+	}
+}
+
+// TestIncidentOfQuietCluster checks what is said of a change of leader during which nothing was due.
+func TestIncidentOfQuietCluster(t *testing.T) {
+	t.Parallel()
+	i := &incident.Incident{
+		Old: &incident.OldLeader{NodeID: "a"}, EventsKept: true, Lost: incident.Lost{Nothing: true, Ticks: &cronstore.Unrecorded{Crons: 3}},
+		Ticks: &cronstore.GapTicks{}, FirstTick: &cronstore.Tick{Cron: "hourly", LatenessMS: 12},
+	}
+	for _, property := range incidentProperties {
+		want, tested := map[string]string{
+			"lost": "nothing (no tick was due, no job is orphaned)", "delayed ticks": "none", "rescued jobs": "none",
+			"first tick": "- of hourly, late by 12ms, recorded ",
+		}[property.title]
+		if got := property.show(i); tested && got != want {
+			t.Errorf("%s: %q, want %q", property.title, got, want)
+		}
+	}
+	i.Kind, i.Ticks = incident.NoLeader, nil
+	if got := delayedTicks(i); got != "" {
+		t.Errorf("delayed ticks without a leader, which records them: %q", got)
 	}
 }

@@ -135,7 +135,7 @@ func electByLeases(ctx context.Context, cfg *config.Config, store *leaderstore.S
 	if !cfg.Cluster.LeaderElection.ByKubernetes() {
 		return func() {}, nil
 	}
-	leases, err := kubernetes.New().NewLeases(cfg, []string{opts.Role}, opts.Logger)
+	leases, err := kubernetes.New().NewLeases(cfg, []string{opts.Role}, nil, opts.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -170,9 +170,6 @@ func keepLeaderFile(cfg *config.Config, flags runFlags, pool *pgxpool.Pool, logg
 // checkLeaderURL returns an error if leader_url leads to another database, or to a server that
 // refuses the login.
 func checkLeaderURL(ctx context.Context, cfg *config.Config) error {
-	if cfg.Cluster.LeaderElection.ByLease() {
-		return nil
-	}
 	err := engine.CheckLeaderURL(ctx, engine.Options{URL: cfg.Database.URL, LeaderURL: cfg.Database.LeaderURL})
 	if errors.Is(err, postgres.ErrUnreachable) {
 		return databaseError(err)

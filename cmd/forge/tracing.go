@@ -29,7 +29,7 @@ func tracingOption(ctx context.Context, nodeID string, logger *slog.Logger) (opt
 	if err != nil || !enabled {
 		return forge.WithTracing(nil), func() {}, err
 	}
-	exporter, err := otlptracehttp.New(ctx)
+	exporter, err := otlptracehttp.New(ctx, exporterOptions(os.Getenv)...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("export spans: %w", err)
 	}
@@ -54,6 +54,18 @@ func tracingOption(ctx context.Context, nodeID string, logger *slog.Logger) (opt
 	return forge.WithTracing(provider), flush, nil
 }
 
+// exporterOptions are the exporter's where the variables say nothing: its own default is https.
+func exporterOptions(env func(name string) string) []otlptracehttp.Option {
+	if exporterEndpoint(env) != "" {
+		return nil
+	}
+	return []otlptracehttp.Option{otlptracehttp.WithEndpointURL("http://localhost:4318/v1/traces")}
+}
+
+func exporterEndpoint(env func(name string) string) string {
+	return cmp.Or(env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), env("OTEL_EXPORTER_OTLP_ENDPOINT"))
+}
+
 // callersTrace returns the span of whoever runs the command, such as a job.
 func callersTrace() tracing.Carrier {
 	return tracing.NewCarrier(os.Getenv("TRACEPARENT"), os.Getenv("TRACESTATE"))
@@ -62,8 +74,7 @@ func callersTrace() tracing.Carrier {
 // tracingEnabled reports whether the variables name an exporter. The error names a variable
 // whose value forge does not support.
 func tracingEnabled(env func(name string) string) (bool, error) {
-	endpoint := cmp.Or(env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), env("OTEL_EXPORTER_OTLP_ENDPOINT"))
-	exporter := env("OTEL_TRACES_EXPORTER")
+	endpoint, exporter := exporterEndpoint(env), env("OTEL_TRACES_EXPORTER")
 	switch {
 	case env("OTEL_SDK_DISABLED") == "true", exporter == "none", exporter == "" && endpoint == "":
 		return false, nil

@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/auth"
@@ -17,17 +18,14 @@ func (s *API) configRoutes() []route.Route {
 		return nil
 	}
 	return []route.Route{
-		paged(s, "/api/v1/config", route.Operation{
-			ID: "listConfigurations", Summary: "List the configurations that were in force, newest first",
-			About: "Returns each time that a configuration was put in force: when, by whom, and from which node's file. The first one is in force.",
-			Query: append([]route.Parameter{filterParameter("by:ada* since:7d", cronstore.HistoryTable.Keys())}, route.PagedByID...),
-		}, func(a cronstore.Application) int64 { return a.ID }, func(r *http.Request, q *web.Query) ([]cronstore.Application, error) {
-			where := cluster.Where(q, cronstore.HistoryTable.Keys())
-			if err := q.Err(); err != nil {
-				return nil, err
-			}
-			return s.Configs.SearchHistory(r.Context(), where, q.Number("before"), q.Limit())
-		}),
+		get(s, "/api/v1/config", route.Operation{
+			ID: "listConfigurations", Summary: "List the configurations that were in force",
+			About: "Returns each time that a configuration was put in force: when, by whom, and from which node's file. The newest one is in force.",
+			Query: append([]route.Parameter{
+				filterParameter("by:ada* since:7d", cronstore.HistoryTable.Keys()),
+				route.Among("sort", "The order: newest (the newest first) or oldest.", cronstore.HistoryOrders...),
+			}, route.PagedBothWays...),
+		}, s.listConfigs),
 		get(s, "/api/v1/config/{hash}/diff", route.Operation{
 			ID: "diffConfigurations", Summary: "Compare a configuration with the one before it, or with another one",
 			About: "Returns the crons, jobs, queues and alerts that were added, changed and removed. Secrets are redacted.",
@@ -47,6 +45,19 @@ func (s *API) configRoutes() []route.Route {
 			About: "Puts an earlier configuration in force again, without its file. The nodes keep their files. If that would remove crons the answer is 409 unless `yes` is true.",
 		}, s.revert)),
 	}
+}
+
+func (s *API) listConfigs(r *http.Request, q *web.Query) (web.List[cronstore.Application], error) {
+	query := cluster.HistoryQuery(q, cluster.Where(q, cronstore.HistoryTable.Keys()), q.Limit())
+	if err := q.Err(); err != nil {
+		return web.List[cronstore.Application]{}, err
+	}
+	rows, err := s.Configs.SearchHistory(r.Context(), query)
+	key := "before"
+	if query.Oldest {
+		key = "after"
+	}
+	return pageOf(q, rows, len(rows) == query.Limit, key, func(last cronstore.Application) string { return strconv.FormatInt(last.ID, 10) }), err
 }
 
 func (s *API) revert(c *call, body applyAsk) (cronstore.Outcome, error) {

@@ -185,7 +185,7 @@ func (s *API) explainJob(r *http.Request, _ *web.Query) (explain.Placement, erro
 
 // countJobs returns how many jobs are in each queue and state.
 func (s *API) countJobs(r *http.Request, _ *web.Query) (web.List[jobstore.Count], error) {
-	counts := s.Counts.Get(r.Context(), s.Now())
+	counts := s.Counts.Latest(r.Context(), s.Now())
 	if counts.At.IsZero() {
 		return web.List[jobstore.Count]{}, &web.RefusedError{Status: http.StatusServiceUnavailable, Detail: "The jobs are not counted yet.", RetryAfter: 5}
 	}

@@ -210,7 +210,7 @@ func incidentSteps(i *incident.Incident) []IncidentStep {
 	add(i.ElectionAt, "%s started its election", i.NodeID)
 	add(i.ElectedAt, "%s became the leader", i.NodeID)
 	if i.FirstTick != nil {
-		add(i.FirstTick.RecordedAt, "%s fired its first tick, of %s", i.NodeID, i.FirstTick.Cron)
+		add(i.FirstTick.RecordedAt, "%s fired its first tick, of %s, late by %s", i.NodeID, i.FirstTick.Cron, format.Millis(i.FirstTick.LatenessMS))
 	}
 	add(old.GoneAt, "The process of %s was recorded as %s", old.NodeID, old.Process)
 	if i.Jobs.Rescued > 0 {

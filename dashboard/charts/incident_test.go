@@ -26,7 +26,7 @@ func TestDrawIncident(t *testing.T) {
 		"node-2 was lost, and another node noticed it +0 ms",
 		"node-1 started its election +3.0 ms",
 		"node-1 became the leader +8.0 ms",
-		"node-1 fired its first tick, of backup +48 ms",
+		"node-1 fired its first tick, of backup, late by 1.04 s +48 ms",
 		"The process of node-2 was recorded as dead +1.01 s",
 		"1 running job of node-2 rescued +1.21 s",
 	}, whats(d.Steps)); diff != "" {

@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// longestReading bounds a read.
+const longestReading = time.Minute
+
 // Cache shares one read among all callers within a while. It keeps a slow read for longer,
 // so that reading takes at most a twentieth of the time. It reads in the background: a read
 // that takes longer than a request ends for the next one.
@@ -17,20 +20,34 @@ type Cache[T any] struct {
 	// lifetime ends a running read when it ends; nil means that reads are not ended.
 	lifetime context.Context //nolint:containedctx // the context of the node, not of a call
 	read     func(context.Context) (T, error)
+	// timeout is how long Latest waits for a read. failed gets the errors of a cache that
+	// callers read with Latest; they are cached. It is nil if callers use Get.
+	timeout time.Duration
+	failed  func(context.Context, error)
 
 	mu    sync.Mutex
 	until time.Time
-	value T
+	last  CachedValue[T]
 	// underWay is the running read; nil if none is running.
 	underWay *sharedRead[T]
 }
 
+// CachedValue is the result of the last read. At is when the read began, by the clock of
+// the page that started it; zero if there is no result yet. Slow reports that the read
+// exceeded the timeout.
+type CachedValue[T any] struct {
+	Value T
+	At    time.Time
+	Slow  bool
+}
+
 // sharedRead is a read that callers wait for. Its value and error are set when done is closed.
 type sharedRead[T any] struct {
+	began time.Time // by the clock of the caller
 	done  chan struct{}
 	value T
 	err   error
-	// panicked is the value and the stack of a panic; empty if there was none.
+	// panicked is the value and the stack of a panic; empty if there was none. err is set, too.
 	panicked string
 	// outdated reports that the cache was told to forget after the read had begun.
 	outdated bool
@@ -46,15 +63,15 @@ func NewCache[T any](lifetime context.Context, keep time.Duration, read func(con
 func (m *Cache[T]) Get(ctx context.Context) (value T, err error) {
 	for {
 		m.mu.Lock()
-		if time.Now().Before(m.until) {
+		joined := m.current(ctx, time.Now())
+		if joined == nil {
 			defer m.mu.Unlock()
-			return m.value, nil
+			if time.Now().Before(m.until) {
+				return m.last.Value, nil
+			}
+			return value, m.lifetime.Err()
 		}
-		if m.underWay == nil {
-			m.underWay = &sharedRead[T]{done: make(chan struct{})}
-			go m.renew(context.WithoutCancel(ctx), m.underWay)
-		}
-		joined, outdated := m.underWay, m.underWay.outdated
+		outdated := joined.outdated
 		m.mu.Unlock()
 		select {
 		case <-joined.done:
@@ -70,7 +87,48 @@ func (m *Cache[T]) Get(ctx context.Context) (value T, err error) {
 	}
 }
 
-// renew reads the value and caches it.
+// Latest returns the result of the last read, however old it is. It waits up to the timeout
+// for a running read, unless the last one was slow. now is the clock of the page.
+func (m *Cache[T]) Latest(ctx context.Context, now time.Time) CachedValue[T] {
+	m.mu.Lock()
+	reading, last := m.current(ctx, now), m.last
+	m.mu.Unlock()
+	if reading == nil || last.Slow {
+		return last
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.timeout)
+	defer cancel()
+	select {
+	case <-reading.done:
+	case <-ctx.Done():
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last
+}
+
+// Wait waits for a running read. Call it after the lifetime has ended.
+func (m *Cache[T]) Wait() {
+	m.mu.Lock()
+	reading := m.underWay
+	m.mu.Unlock()
+	if reading != nil {
+		<-reading.done
+	}
+}
+
+// current returns the running read. It starts one if the value has expired and the lifetime
+// has not ended.
+func (m *Cache[T]) current(ctx context.Context, now time.Time) *sharedRead[T] {
+	over := m.lifetime != nil && m.lifetime.Err() != nil
+	if m.underWay == nil && !over && !time.Now().Before(m.until) {
+		m.underWay = &sharedRead[T]{began: now, done: make(chan struct{})}
+		go m.renew(context.WithoutCancel(ctx), m.underWay)
+	}
+	return m.underWay
+}
+
+// renew reads the value and caches it. If reading fails, it keeps the last one.
 func (m *Cache[T]) renew(ctx context.Context, r *sharedRead[T]) {
 	ctx, cancel := context.WithTimeout(ctx, longestReading)
 	defer cancel()
@@ -79,14 +137,17 @@ func (m *Cache[T]) renew(ctx context.Context, r *sharedRead[T]) {
 	}
 	start := time.Now()
 	r.run(ctx, m.read)
-	end := time.Now()
+	took := time.Since(start)
+	if r.err != nil && m.failed != nil && !errors.Is(ctx.Err(), context.Canceled) {
+		m.failed(ctx, r.err)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r.err == nil && r.panicked == "" {
-		m.value = r.value
-		if !r.outdated {
-			m.until = end.Add(max(m.keep, 20*end.Sub(start)))
-		}
+	if r.err == nil {
+		m.last = CachedValue[T]{r.value, r.began, took > m.timeout}
+	}
+	if !r.outdated && (r.err == nil || m.failed != nil) {
+		m.until = time.Now().Add(max(m.keep, 20*took))
 	}
 	m.underWay = nil
 	close(r.done)
@@ -96,6 +157,7 @@ func (r *sharedRead[T]) run(ctx context.Context, read func(context.Context) (T, 
 	defer func() {
 		if problem := recover(); problem != nil {
 			r.panicked = fmt.Sprintf("%v\n%s", problem, debug.Stack())
+			r.err = errors.New(r.panicked) //nolint:err113 // the text is all there is
 		}
 	}()
 	r.value, r.err = read(ctx)
@@ -130,92 +192,4 @@ func DeferForgets(ctx context.Context) (deferring context.Context, flush func())
 			forget()
 		}
 	}
-}
-
-// CachedValue is the result of the last read. at is when the read began, by the clock of
-// the page that started it; zero if there is no result yet. slow reports that the read
-// exceeded the timeout.
-type CachedValue[T any] struct {
-	Value T
-	At    time.Time
-	Slow  bool
-}
-
-// staleCache is a cache for a read whose duration grows with the data. It reads in the
-// background: get waits up to timeout for the read, then returns the last value however old
-// it is.
-type staleCache[T any] struct {
-	keep, timeout time.Duration
-	// lifetime ends a running read when it ends; nil means that reads are not ended.
-	lifetime context.Context //nolint:containedctx // the context of the node, not of a call
-	read     func(context.Context) (T, error)
-	failed   func(context.Context, error)
-
-	mu    sync.Mutex
-	until time.Time
-	last  CachedValue[T]
-	// underWay is closed when the running read has ended; nil if none is running.
-	underWay chan struct{}
-}
-
-// longestReading bounds a read in the background.
-const longestReading = time.Minute
-
-// Get returns the last value. now is the clock of the page.
-func (l *staleCache[T]) Get(ctx context.Context, now time.Time) CachedValue[T] {
-	l.mu.Lock()
-	if l.underWay == nil && !time.Now().Before(l.until) && !l.over() {
-		l.underWay = make(chan struct{})
-		go l.renew(context.WithoutCancel(ctx), now, l.underWay)
-	}
-	last, reading := l.last, l.underWay
-	l.mu.Unlock()
-	if reading == nil || last.Slow {
-		return last
-	}
-	timeout := time.NewTimer(l.timeout)
-	defer timeout.Stop()
-	select {
-	case <-reading:
-	case <-timeout.C:
-	case <-ctx.Done():
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.last
-}
-
-// over reports that no more reads may start.
-func (l *staleCache[T]) over() bool { return l.lifetime != nil && l.lifetime.Err() != nil }
-
-// Wait waits for a running read. Call it after the lifetime has ended.
-func (l *staleCache[T]) Wait() {
-	l.mu.Lock()
-	underWay := l.underWay
-	l.mu.Unlock()
-	if underWay != nil {
-		<-underWay
-	}
-}
-
-// renew reads the value. If reading fails, it keeps the last one.
-func (l *staleCache[T]) renew(ctx context.Context, now time.Time, over chan struct{}) {
-	ctx, cancel := context.WithTimeout(ctx, longestReading)
-	defer cancel()
-	if l.lifetime != nil {
-		defer context.AfterFunc(l.lifetime, cancel)() //nolint:contextcheck // the context of the node, see above
-	}
-	start := time.Now()
-	value, err := l.read(ctx)
-	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
-		l.failed(ctx, err)
-	}
-	end := time.Now()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err == nil {
-		l.last = CachedValue[T]{value, now, end.Sub(start) > l.timeout}
-	}
-	l.until, l.underWay = end.Add(max(l.keep, 20*end.Sub(start))), nil
-	close(over)
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,14 +30,14 @@ func (c *counter) read(ctx context.Context) (int, error) {
 	return c.value, nil
 }
 
-func (c *counter) latest(lifetime context.Context) *staleCache[int] {
-	return &staleCache[int]{
+func (c *counter) latest(lifetime context.Context) *Cache[int] {
+	return &Cache[int]{
 		keep: 2 * time.Second, timeout: 50 * time.Millisecond, lifetime: lifetime, read: c.read,
 		failed: func(_ context.Context, err error) { c.told = append(c.told, err) },
 	}
 }
 
-func TestStaleCacheWaitsForFastReads(t *testing.T) {
+func TestLatestWaitsForFastReads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &counter{takes: 10 * time.Millisecond}
@@ -44,7 +45,7 @@ func TestStaleCacheWaitsForFastReads(t *testing.T) {
 		for want := 1; want < 4; want++ {
 			now := time.Now()
 			for range 2 { // the second call returns the value of the first
-				if got := l.Get(t.Context(), now); got.Value != want || !got.At.Equal(now) || got.Slow {
+				if got := l.Latest(t.Context(), now); got.Value != want || !got.At.Equal(now) || got.Slow {
 					t.Errorf("got %+v at %s, want %d", got, now, want)
 				}
 			}
@@ -54,26 +55,26 @@ func TestStaleCacheWaitsForFastReads(t *testing.T) {
 }
 
 // A read in the background ends with the node, and the node waits for it.
-func TestStaleCacheReadsEndWithLifetime(t *testing.T) {
+func TestLatestReadsEndWithLifetime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		lifetime, end := context.WithCancel(t.Context())
 		c := &counter{takes: time.Hour}
 		l := c.latest(lifetime)
-		l.Get(t.Context(), time.Now())
+		l.Latest(t.Context(), time.Now())
 		end()
 		l.Wait()
 		if l.underWay != nil {
 			t.Error("the reading goes on")
 		}
 		time.Sleep(time.Hour)
-		if l.Get(t.Context(), time.Now()); l.underWay != nil {
+		if l.Latest(t.Context(), time.Now()); l.underWay != nil {
 			t.Error("another reading began")
 		}
 	})
 }
 
-func TestStaleCacheDoesNotWaitForSlowReads(t *testing.T) {
+func TestLatestDoesNotWaitForSlowReads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &counter{takes: 3 * time.Second}
@@ -82,7 +83,7 @@ func TestStaleCacheDoesNotWaitForSlowReads(t *testing.T) {
 		ask := func(want int, at time.Time, waits time.Duration) {
 			t.Helper()
 			before := time.Now()
-			if got := l.Get(t.Context(), before); got.Value != want || !got.At.Equal(at) || time.Since(before) != waits {
+			if got := l.Latest(t.Context(), before); got.Value != want || !got.At.Equal(at) || time.Since(before) != waits {
 				t.Errorf("got %+v in %v, want %d of %s in %v", got, time.Since(before), want, at, waits)
 			}
 		}
@@ -105,32 +106,45 @@ func TestStaleCacheDoesNotWaitForSlowReads(t *testing.T) {
 	})
 }
 
-func TestStaleCacheKeepsValueOnError(t *testing.T) {
+func TestLatestKeepsValueOnError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		lifetime, end := context.WithCancel(t.Context())
 		c := &counter{takes: time.Millisecond}
 		l := c.latest(lifetime)
-		first := l.Get(t.Context(), time.Now())
+		first := l.Latest(t.Context(), time.Now())
 		time.Sleep(time.Minute)
 		c.err = errors.New("refused")
-		if got := l.Get(t.Context(), time.Now()); got != first || len(c.told) != 1 {
+		if got := l.Latest(t.Context(), time.Now()); got != first || len(c.told) != 1 {
 			t.Errorf("got %+v, want %+v; told of %v", got, first, c.told)
 		}
 		time.Sleep(time.Minute)
 		c.takes = time.Hour // the read is bounded
-		l.Get(t.Context(), time.Now())
+		l.Latest(t.Context(), time.Now())
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if len(c.told) != 2 || !errors.Is(c.told[1], context.DeadlineExceeded) {
 			t.Errorf("told of %v", c.told)
 		}
 		time.Sleep(time.Hour)
-		l.Get(t.Context(), time.Now())
+		l.Latest(t.Context(), time.Now())
 		end() // the node stops: the running read ends and is not reported as failed
 		synctest.Wait()
 		if l.underWay != nil || len(c.told) != 2 {
 			t.Errorf("a reading is under way: %v, told of %v", l.underWay != nil, c.told)
+		}
+	})
+}
+
+// A panic in the background is reported as an error, and does not end the node.
+func TestLatestReportsPanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &counter{}
+		l := c.latest(t.Context())
+		l.read = func(context.Context) (int, error) { panic("out of luck") }
+		if got := l.Latest(t.Context(), time.Now()); !got.At.IsZero() || len(c.told) != 1 || !strings.HasPrefix(c.told[0].Error(), "out of luck\n") {
+			t.Errorf("got %+v, told of %v", got, c.told)
 		}
 	})
 }

@@ -102,7 +102,7 @@ type Options struct {
 type Cluster struct {
 	Options
 
-	Counts    *staleCache[[]jobstore.Count]
+	Counts    *Cache[[]jobstore.Count]
 	Dead      *Cache[[]jobstore.DeadGroup]
 	Outlines  *Cache[outline]
 	verdicts  *Cache[map[string]cronstore.Verdict]
@@ -110,7 +110,7 @@ type Cluster struct {
 	Rates     *Cache[aggregator.Rates]
 	Readiness *recent[error]
 	// Findings are the results of Doctor that pages show.
-	Findings  *staleCache[[]Finding]
+	Findings  *Cache[[]Finding]
 	Incidents *incidentCache
 	reports   *reportCache
 }

@@ -4,16 +4,24 @@ import (
 	"context"
 	"time"
 
+	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/filter"
 )
 
+// HistoryQuery returns the query of the parameters sort, before and after, for at most limit
+// applications that match a filter.
+func HistoryQuery(q *web.Query, where *filter.Filter, limit int) cronstore.HistoryQuery {
+	return cronstore.HistoryQuery{
+		Where: where, Oldest: SortOf(q, cronstore.HistoryOrders) == cronstore.Oldest, Before: q.Number("before"), After: q.Number("after"), Limit: limit,
+	}
+}
+
 // Configs reads the configurations that were in force. A configuration is given by the beginning
 // of its hash.
 type Configs interface {
-	// SearchHistory returns at most limit applications of configurations that match a filter,
-	// newest first: those with ids below before, unless that is 0.
-	SearchHistory(ctx context.Context, where *filter.Filter, before int64, limit int) ([]cronstore.Application, error)
+	// SearchHistory returns the first applications of configurations that match a query.
+	SearchHistory(ctx context.Context, q cronstore.HistoryQuery) ([]cronstore.Application, error)
 	// DiffConfigs compares two configurations. An empty from is the one that was in force
 	// before to.
 	DiffConfigs(ctx context.Context, from, to string) (cronstore.ConfigDiff, error)

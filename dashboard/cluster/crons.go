@@ -131,7 +131,7 @@ const keepOutline = time.Second
 // outline reads the crons. Only the cache calls it, and never concurrently.
 func (s *Cluster) outline(ctx context.Context) (outline, error) {
 	o := outline{read: time.Now()}
-	crons, err := s.Source.Crons.Outline(ctx, s.Outlines.value.Crons)
+	crons, err := s.Source.Crons.Outline(ctx, s.Outlines.last.Value.Crons)
 	if err != nil {
 		return o, fmt.Errorf("read crons: %w", err)
 	}

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -28,17 +27,12 @@ const (
 
 // newFindings returns the cache of the results that pages show. Pages share one run, because a
 // run opens connections.
-func (s *Cluster) newFindings() *staleCache[[]Finding] {
-	return &staleCache[[]Finding]{
+func (s *Cluster) newFindings() *Cache[[]Finding] {
+	return &Cache[[]Finding]{
 		keep: keepFindings, timeout: checkTimeout, lifetime: s.Lifetime,
-		read: func(ctx context.Context) (findings []Finding, err error) {
+		read: func(ctx context.Context) ([]Finding, error) {
 			ctx, cancel := context.WithTimeout(ctx, DoctorTimeout)
 			defer cancel()
-			defer func() {
-				if p := recover(); p != nil { // no request would recover it
-					err = fmt.Errorf("a check has panicked: %v", p)
-				}
-			}()
 			return s.Doctor(ctx)
 		},
 		failed: func(ctx context.Context, err error) { s.Logger.WarnContext(ctx, "check the cluster", "error", err) },

@@ -94,8 +94,8 @@ const (
 	OldCount = 5 * time.Second
 )
 
-func (s *Cluster) newCounts() *staleCache[[]jobstore.Count] {
-	return &staleCache[[]jobstore.Count]{
+func (s *Cluster) newCounts() *Cache[[]jobstore.Count] {
+	return &Cache[[]jobstore.Count]{
 		keep: keepCounts, timeout: cmp.Or(s.CountTimeout, countTimeout), lifetime: s.Lifetime, read: s.Source.Counts.CountsByQueueAndState,
 		failed: func(ctx context.Context, err error) { s.Logger.WarnContext(ctx, "count jobs", "error", err) },
 	}

@@ -17,7 +17,7 @@ import (
 // refusals are the answers to errors of the stores.
 var refusals = []struct{ err, answer error }{
 	{cronstore.ErrNotFound, web.Refuse(http.StatusNotFound, "There is no such cron.")},
-	{cronstore.ErrNoConfig, web.Refuse(http.StatusNotFound, "No such configuration was ever in force.")},
+	{cronstore.ErrNoConfig, web.Refuse(http.StatusNotFound, "No such configuration is stored: it was never in force, or was deleted after retention.audit.")},
 	{cronstore.ErrAmbiguous, web.Refuse(http.StatusConflict, "The hashes of several configurations begin so. Give more digits.")},
 	{cronstore.ErrNoHash, web.Refuse(http.StatusBadRequest, "The hash must have 4 to 64 digits from 0 to 9 and a to f.")},
 	{cronstore.ErrFuture, web.WrongFields(web.WrongField("at", "lies in the future, where the cron fires by itself"))},

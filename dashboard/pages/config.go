@@ -12,10 +12,12 @@ import (
 
 	"github.com/forge-scheduler/forge/dashboard/auth"
 	"github.com/forge-scheduler/forge/dashboard/charts"
+	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/format"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
 	"github.com/forge-scheduler/forge/internal/cronstore"
+	"github.com/forge-scheduler/forge/internal/filter"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 )
 
@@ -61,10 +63,12 @@ type configsBody struct {
 	Notice string
 	// InForce is the configuration in force, if there is a notice.
 	InForce string
+	Heads   []head
 	Rows    []configRow
-	// Newest leads to the first page.
-	Newest string
-	Older  string
+	// Oldest reports that the list begins with the oldest one. First leads to the first page,
+	// Next to the next one.
+	Oldest      bool
+	First, Next string
 	// Reverts reports that the reader may revert.
 	Reverts bool
 }
@@ -83,7 +87,7 @@ type configRow struct {
 }
 
 func (s *Pages) loadConfigs(ctx context.Context, req *request) (body, error) {
-	before, where := req.Number("before"), pageWhere(req, cronstore.HistoryTable.Keys(), configFields)
+	query := cluster.HistoryQuery(&req.Query, pageWhere(req, cronstore.HistoryTable.Keys(), configFields), web.DefaultLimit)
 	if err := req.err(); err != nil {
 		return nil, err
 	}
@@ -91,25 +95,46 @@ func (s *Pages) loadConfigs(ctx context.Context, req *request) (body, error) {
 	if err != nil {
 		return nil, err
 	}
-	history, err := s.Configs.SearchHistory(ctx, where, before, web.DefaultLimit)
+	history, err := s.Configs.SearchHistory(ctx, query)
 	if err != nil {
 		return nil, err
 	}
 	b := configsBody{
-		base: base{name: "Configurations", beat: s.pulseOf(facts), past: before != 0}, Tabs: s.setupTabs("configurations"),
-		Reverts: req.may(route.Admin), Bar: newBar("/config", where.String(), cronstore.HistoryTable.Keys(), configFields, map[string][]string{"by": nodesOf(facts.nodes)}),
+		base: base{name: "Configurations", beat: s.pulseOf(facts), past: query.Before+query.After != 0}, Tabs: s.setupTabs("configurations"),
+		Reverts: req.may(route.Admin), Bar: newBar("/config", query.Where.String(), cronstore.HistoryTable.Keys(), configFields, map[string][]string{"by": nodesOf(facts.nodes)}),
 	}
 	if req.Values.Get("did") == didRevert {
 		b.Notice, b.InForce = "The earlier configuration is in force.", facts.applied
 	}
-	b.Newest = strings.TrimSuffix("/config?"+web.Encode("filter", where.String()), "?")
+	sort := req.Values.Get("sort")
+	b.Bar.keep("sort", sort)
+	b.Oldest, b.Heads, b.First = query.Oldest, configHeads(query), configsPath(query.Where, "sort", sort)
 	for _, a := range history {
 		b.Rows = append(b.Rows, newConfigRow(facts, a))
 	}
-	if len(history) == web.DefaultLimit {
-		b.Older = "/config?" + web.Encode("filter", where.String(), "before", strconv.FormatInt(history[len(history)-1].ID, 10))
+	if len(history) == query.Limit {
+		key := "before"
+		if query.Oldest {
+			key = "after"
+		}
+		b.Next = configsPath(query.Where, "sort", sort, key, strconv.FormatInt(history[len(history)-1].ID, 10))
 	}
 	return &b, nil
+}
+
+// configsPath is the address of the list with a filter and further parameters.
+func configsPath(where *filter.Filter, more ...string) string {
+	return strings.TrimSuffix("/config?"+web.Encode(append([]string{"filter", where.String()}, more...)...), "?")
+}
+
+// configHeads returns the heads of the table. The time sorts the other way round when it is
+// chosen again.
+func configHeads(q cronstore.HistoryQuery) []head {
+	since := head{Text: "In force since", Path: configsPath(q.Where, "sort", cronstore.Oldest), About: "Oldest first", Sorted: "descending"}
+	if q.Oldest {
+		since = head{Text: "In force since", Path: configsPath(q.Where), About: "Newest first", Sorted: "ascending"}
+	}
+	return []head{{Text: "Configuration"}, since, {Text: "By"}, {Text: "File"}, {Text: "Crons"}, {Text: "Nodes with this file"}}
 }
 
 func newConfigRow(facts clusterFacts, a cronstore.Application) configRow {

@@ -35,7 +35,7 @@ func (s *Pages) loadDoctor(ctx context.Context, _ *request) (body, error) {
 		return nil, web.Refuse(http.StatusNotFound, "This node has no checks.")
 	}
 	now := s.Now()
-	found := s.Findings.Get(ctx, now)
+	found := s.Findings.Latest(ctx, now)
 	b := &doctorBody{base: base{name: "Doctor", beat: pulse{Now: now.UnixMilli(), Login: s.Tokens != nil}}, Tabs: s.setupTabs("doctor"), Node: s.Self.NodeID, Running: found.At.IsZero()}
 	if b.Running {
 		return b, nil

@@ -203,6 +203,8 @@ func lostTile(i *incident.Incident) tile {
 		t.Value, t.Tone, t.Notes = format.Number(int64(waiting)), "warn", []remark{{Text: "ticks are not recorded yet"}}
 	case !i.Lost.Nothing:
 		t.Value, t.Notes = "none known", []remark{{Text: "not everything could be checked"}}
+	case i.Lost.Ticks != nil && i.Lost.Ticks.Ticks == 0:
+		t.Notes = []remark{{Text: "no tick was due"}}
 	case i.Lost.Ticks != nil:
 		t.Notes = []remark{{Text: fmt.Sprintf("%s checked", format.Plural(i.Lost.Ticks.Ticks, "due tick", "due ticks"))}}
 	}

@@ -94,7 +94,7 @@ func (s *Pages) loadJobs(ctx context.Context, req *request) (body, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read jobs: %w", err)
 	}
-	counts := s.Counts.Get(ctx, facts.now)
+	counts := s.Counts.Latest(ctx, facts.now)
 	b := jobsBody{base: base{name: "Jobs", beat: s.pulseOf(facts), past: filter.BeforeID != 0}, Filter: filter, Enqueues: s.Enqueuer != nil && req.may(route.Operator)}
 	b.Tabs = stateTabs(filter, counts)
 	b.Bar = newBar("/jobs", filterText(filter), jobstore.Keys, jobFields,

@@ -127,7 +127,7 @@ func (s *Pages) loadWork(ctx context.Context, req *request, b *overviewBody, fac
 	if err != nil {
 		return fmt.Errorf("read jobs: %w", err)
 	}
-	counts := s.Counts.Get(ctx, facts.now)
+	counts := s.Counts.Latest(ctx, facts.now)
 	b.CountAge = newJobCountAge(facts.now, counts)
 	shown := crons[:min(len(crons), OverviewCrons)]
 	if b.Crons, err = s.rowsOf(ctx, shown, facts.now); err != nil {

@@ -103,7 +103,7 @@ var pageKinds = map[string]pageKind{
 	"incident": {"incident", []string{"role", "term"}, []string{"report"}, (*Pages).loadIncident},
 	"nodes":    {"nodes", append([]string{"did", "filter", "sort"}, nodeFields...), []string{"tiles", "list"}, (*Pages).loadNodes},
 	"apply":    {"apply", nil, nil, (*Pages).loadApply},
-	"configs":  {"configs", append([]string{"filter", "before", "did"}, configFields...), []string{"list"}, (*Pages).loadConfigs},
+	"configs":  {"configs", append([]string{"filter", "sort", "before", "after", "did"}, configFields...), []string{"list"}, (*Pages).loadConfigs},
 	"config":   {"config", []string{"hash", "from"}, nil, (*Pages).loadConfig},
 	"revert":   {"revert", []string{"hash"}, nil, (*Pages).loadRevert},
 	"doctor":   {"doctor", nil, []string{"list"}, (*Pages).loadDoctor},

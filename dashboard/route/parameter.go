@@ -37,8 +37,10 @@ var (
 	// Paged are the parameters of a list with pages, PagedByID of one whose items have ids.
 	Paged     = []Parameter{LimitParameter, CursorParameter}
 	PagedByID = append(slices.Clone(Paged), whole("before", "Only those with ids below this one."))
+	// PagedBothWays are the parameters of a list by ids in both orders.
+	PagedBothWays = append(slices.Clone(PagedByID), whole("after", "Only those with ids above this one."))
 	// Followed are the parameters of a list that can be followed.
-	Followed = append(slices.Clone(PagedByID), whole("after", "Only those with ids above this one."),
+	Followed = append(slices.Clone(PagedBothWays),
 		Flag("follow", "Continue with new rows, oldest first, one object per line (application/x-ndjson)."))
 )
 

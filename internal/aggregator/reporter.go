@@ -62,8 +62,9 @@ func NewReporter(db postgres.DB, opts ReporterOptions) *Reporter {
 }
 
 // Run reports at once, at every interval and, for the last time, when ctx ends. A
-// failed report is logged; the next one includes its content. Nothing is written
-// while this incarnation is not in forge_nodes.
+// failed report is logged; the next one includes its content. The last report reads no
+// records of enqueued jobs: another node counts them. Nothing is written while this
+// incarnation is not in forge_nodes.
 func (r *Reporter) Run(ctx context.Context) error {
 	ticker := time.NewTicker(r.opts.Interval)
 	defer ticker.Stop()
@@ -76,7 +77,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastReportTimeout)
 	defer cancel()
-	r.log(last, r.try(last))
+	r.log(last, r.report(last))
 	return nil
 }
 
@@ -116,10 +117,15 @@ func (r *Reporter) countEnqueued(ctx context.Context) error {
 	return err
 }
 
-// count counts the jobs that take returns.
+// count counts the jobs that take returns. If the process ends meanwhile, take gets some time to
+// return them, because it has deleted their records.
 func (r *Reporter) count(ctx context.Context, take func(context.Context) ([]jobstore.KindCount, bool, error)) (more bool, err error) {
-	taking, cancel := context.WithTimeout(ctx, reportTimeout)
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	taking, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastReportTimeout, cancel) })()
 	counts, more, err := take(taking)
 	for _, enqueued := range counts {
 		r.opts.Metrics.JobEnqueued.WithLabelValues(r.opts.Metrics.KindLabel(enqueued.Kind)).Add(float64(enqueued.Jobs))

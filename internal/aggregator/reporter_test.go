@@ -32,3 +32,24 @@ func TestReportedKindsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// A node that stops while it reads the records of enqueued jobs counts them.
+func TestStoppingNodeCountsJobsThatItHasTaken(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.interval = time.Hour
+	c.exec(`INSERT INTO forge_enqueued (kind, jobs) VALUES ('report', 3)`)
+	c.exec(`CREATE FUNCTION wait_a_second() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NULL; END'`)
+	c.exec(`CREATE TRIGGER slow AFTER DELETE ON forge_enqueued FOR EACH STATEMENT EXECUTE FUNCTION wait_a_second()`)
+	p := c.start("a", "00000000000000aa")
+	c.awaitRow(`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep')`)
+	p.end()
+	c.awaitRow(`SELECT NOT EXISTS (SELECT FROM forge_enqueued)`)
+	var counted int
+	err := c.pool.QueryRow(t.Context(), `
+		SELECT coalesce(sum((s ->> 'v')::float8), 0)::int FROM forge_metrics_nodes, jsonb_array_elements(samples -> 'samples') AS s
+		WHERE s ->> 'n' = '`+metrics.JobEnqueuedName+`' AND s #>> '{l,kind}' = 'report'`).Scan(&counted)
+	if err != nil || counted != 3 {
+		t.Errorf("%d jobs are counted, want 3 (%v)", counted, err)
+	}
+}

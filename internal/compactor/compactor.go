@@ -16,6 +16,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/access"
 	"github.com/forge-scheduler/forge/internal/aggregator"
 	"github.com/forge-scheduler/forge/internal/alerts"
+	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/eventstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/metrics"
@@ -53,7 +54,7 @@ type Retention struct {
 	Logs      time.Duration // output of jobs, even of jobs that are kept, unless it has its own retention
 	CronTicks time.Duration // ledger
 	Events    time.Duration // also notifications and alerts, from their end
-	Audit     time.Duration // audit log, and tokens from their end
+	Audit     time.Duration // audit log, and tokens and configurations from their end
 	History   time.Duration // tenures of leaders: cluster.leader_election.history_retention
 	// Metrics is the retention of the cluster's sums. Default: 24 h; rollups are
 	// kept longer.
@@ -208,6 +209,7 @@ func sweeps(keep Retention) []sweep {
 		{"sessions", overAlready, of(access.NewTokens, (*access.Tokens).PruneSessions)},
 		{"user_sessions", overAlready, of(access.NewUserSessions, (*access.UserSessions).Prune)},
 		{"tokens", keep.Audit, of(access.NewTokens, (*access.Tokens).Prune)},
+		{"configurations", keep.Audit, of(cronstore.New, (*cronstore.Store).PruneConfigs)},
 		{"leader_history", keep.History, of(leaderstore.New, (*leaderstore.Store).PruneHistory)},
 		{"queues", keep.Idle, of(jobstore.New, (*jobstore.Store).PruneQueues)},
 		{"nodes", keep.Idle, of(nodestore.New, (*nodestore.Store).Prune)},

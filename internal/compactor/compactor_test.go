@@ -28,7 +28,7 @@ const (
 // of 59 is not.
 var allOfAnHour = compactor.Retention{
 	Completed: hour, Cancelled: hour, Discarded: hour, Logs: hour, CronTicks: hour, Events: hour, History: hour,
-	Metrics: hour, Idle: hour,
+	Metrics: hour, Idle: hour, Audit: hour,
 	Rollups: map[aggregator.Step]time.Duration{aggregator.Minute: hour, aggregator.FiveMinutes: 2 * hour, aggregator.Hour: 3 * hour},
 }
 
@@ -62,6 +62,14 @@ var retentionCases = map[string]struct {
 			SELECT 'k' || i, '{}', 1, 'completed', now() - i * interval '10 minutes' FROM generate_series(1, 30) i`,
 		left: `SELECT kind FROM river_job ORDER BY kind`,
 		want: []string{"k1", "k2", "k3", "k4", "k5"},
+	},
+	"configurations from their end": {
+		setup: `INSERT INTO forge_config (hash, applied_by, body, applied_at)
+			SELECT hash, 'n1', '{}', now() - ago FROM (VALUES
+				('older', interval '3 hours'), ('old', '2 hours'), ('over for half an hour', '90 minutes'), ('in force', '30 minutes')
+			) AS c (hash, ago)`,
+		left: `SELECT hash FROM forge_config ORDER BY hash`,
+		want: []string{"in force", "over for half an hour"},
 	},
 	"output goes with its job": {
 		setup: `WITH jobs AS (

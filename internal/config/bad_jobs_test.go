@@ -132,6 +132,8 @@ var jobCatalogue = []bad{
 	{"84 COPY of a file of a program", stating("COPY t FROM '/srv/program/t.csv'"), nil},
 	{"84 COPY FROM STDIN", stating("COPY t (a) FROM stdin"), []string{atStatement + "COPY with a client's own input or output, and a job has none; want INSERT or SELECT"}},
 	{"84 COPY TO STDOUT", stating("copy (SELECT 1) to STDOUT"), []string{atStatement + "COPY with a client's own input or output, and a job has none; want INSERT or SELECT"}},
+	{"84 COPY of texts", stating("COPY (SELECT 'to stdout', E'it\\\\'s to stdout', $x$from program$x$, a$b AS \\\"from stdin\\\" FROM t) TO '/srv/to stdout'"), nil},
+	{"84 COPY TO STDOUT of texts", stating("COPY (SELECT 'x') TO STDOUT"), []string{atStatement + "COPY with a client's own input or output, and a job has none; want INSERT or SELECT"}},
 	{"84 transaction control", stating("Begin"), []string{atStatement + "BEGIN in a job, which is one statement outside any transaction; want the statement alone"}},
 	{"84 unknown database", sqlWith(`database = "reporting"`), []string{
 		`forge.toml:4:12: jobs.xy.database: not an address of PostgreSQL (got "reporting"); want postgres://USER@HOST:5432/DATABASE`,

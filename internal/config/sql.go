@@ -38,10 +38,11 @@ func badStatement(text string) (message, want string) {
 	if word := strings.ToUpper(firstWord.FindString(statement)); slices.Contains(transactionWords, word) {
 		return word + " in a job, which is one statement outside any transaction", "the statement alone"
 	}
-	if copyProgram.MatchString(statement) {
+	unquoted := withoutQuotes(statement)
+	if copyProgram.MatchString(unquoted) {
 		return "COPY ... PROGRAM runs a command on the database's host", "a shell job"
 	}
-	if copyStream.MatchString(statement) {
+	if copyStream.MatchString(unquoted) {
 		return "COPY with a client's own input or output, and a job has none", "INSERT or SELECT"
 	}
 	return "", ""
@@ -96,6 +97,24 @@ func splitSQL(text string) (statements []string, closed bool) {
 	}
 	finish()
 	return statements, true
+}
+
+// withoutQuotes returns a statement with a blank for each quoted string or name.
+func withoutQuotes(statement string) string {
+	var b strings.Builder
+	for statement != "" {
+		length, _, ok := sqlToken(statement)
+		if !ok {
+			return b.String() // badStatement has said it
+		}
+		token := statement[:length]
+		if strings.ContainsAny(token, `'"`) || token[0] == '$' && length > 1 {
+			token = " "
+		}
+		b.WriteString(token)
+		statement = statement[length:]
+	}
+	return b.String()
 }
 
 // sqlToken measures the quoted text, comment or single byte at the start of a

@@ -72,6 +72,7 @@ const lockDefinitionsSQL = `SELECT pg_advisory_xact_lock(hashtextextended('forge
 
 const knownConfigSQL = `
 SELECT coalesce(f.hash, ''), coalesce(f.cluster, ''), EXISTS (SELECT FROM forge_config WHERE hash = $1)
+       OR EXISTS (SELECT FROM forge_config_history WHERE hash = $1)
 FROM (VALUES (0)) AS one (row)
 LEFT JOIN (SELECT hash, cluster FROM forge_config ORDER BY applied_at DESC LIMIT 1) AS f ON true`
 

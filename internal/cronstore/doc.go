@@ -36,8 +36,8 @@
 //
 // # Configuration
 //
-// forge_config keeps every version of the cluster's sections that was ever
-// applied, and forge_config_history each time that one was; the version with the newest
+// forge_config keeps the versions of the cluster's sections that were applied, until they are
+// pruned, and forge_config_history each time that one was; the version with the newest
 // applied_at is in force. A superseded version
 // is not applied again automatically: a node that crashed before an edit and restarts
 // after it must not revert the cluster. Before anything changes, Applied.Confirm is

@@ -46,7 +46,7 @@ type Origin struct {
 
 // Errors of FindConfig.
 var (
-	ErrNoConfig  = errors.New("no such configuration was ever in force")
+	ErrNoConfig  = errors.New("no such configuration is stored: it was never in force, or was deleted after retention.audit")
 	ErrAmbiguous = errors.New("the hashes of several configurations begin so")
 	ErrNoHash    = errors.New("want the hash of a configuration, or at least its first four digits")
 )
@@ -62,12 +62,14 @@ const recordApplicationSQL = `
 INSERT INTO forge_config_history (at, hash, node_id, author, file, reverted, added, changed, removed)
 SELECT applied_at, hash, applied_by, $2, $3, $4, $5, $6, $7 FROM forge_config WHERE hash = $1`
 
-const historySQL = `
+const selectHistorySQL = `
 SELECT id, at, hash, node_id, author, file, reverted, added, changed, removed, id = (SELECT max(id) FROM forge_config_history)
 FROM forge_config_history
-WHERE $1::bigint = 0 OR id < $1
-ORDER BY id DESC
-LIMIT $2`
+WHERE ($1::bigint = 0 OR id < $1) AND id > $2`
+
+const historySQL = selectHistorySQL + ` ORDER BY id DESC LIMIT $3`
+
+const oldestHistorySQL = selectHistorySQL + ` ORDER BY id LIMIT $3`
 
 const findConfigSQL = `SELECT hash, applied_at, applied_by, cluster, body FROM forge_config WHERE starts_with(hash, $1) LIMIT 2`
 
@@ -84,10 +86,13 @@ func (s *Store) record(ctx context.Context, a Applied, outcome Outcome) error {
 		a.Hash, a.By, a.File, a.Reverts, len(outcome.Added), len(outcome.Changed), len(outcome.Removed))
 }
 
-// History returns at most limit applications, newest first: those with ids below before, unless
-// that is 0.
-func (s *Store) History(ctx context.Context, before int64, limit int) ([]Application, error) {
-	return postgres.Select(ctx, s.db, "read the history of configurations", pgx.RowToStructByPos[Application], historySQL, before, limit)
+// readHistory returns at most limit applications of a query, whatever its filter.
+func (s *Store) readHistory(ctx context.Context, q HistoryQuery, limit int) ([]Application, error) {
+	sql := historySQL
+	if q.Oldest {
+		sql = oldestHistorySQL
+	}
+	return postgres.Select(ctx, s.db, "read the history of configurations", pgx.RowToStructByPos[Application], sql, q.Before, q.After, limit)
 }
 
 var hashStart = regexp.MustCompile(`^[0-9a-f]{4,64}$`)

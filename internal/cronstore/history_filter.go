@@ -49,30 +49,60 @@ var HistoryTable = filter.Table[Application]{
 	},
 }
 
+// The orders of applications of configurations.
+const (
+	Newest = "newest"
+	Oldest = "oldest"
+)
+
+// HistoryOrders are the orders. The first is the default.
+var HistoryOrders = []string{Newest, Oldest}
+
+// HistoryQuery selects applications of configurations.
+type HistoryQuery struct {
+	// Where is nil if all match.
+	Where *filter.Filter
+	// Oldest begins with the oldest applications rather than the newest.
+	Oldest bool
+	// Before and After bound the ids; 0 means no bound.
+	Before, After int64
+	Limit         int
+}
+
+// next returns the query of the applications that follow a page.
+func (q HistoryQuery) next(page []Application) HistoryQuery {
+	if last := page[len(page)-1].ID; q.Oldest {
+		q.After = last
+	} else {
+		q.Before = last
+	}
+	return q
+}
+
 // historyPage is how many applications a search reads at once.
 const historyPage = 500
 
-// SearchHistory returns at most limit applications that match a filter, as History does.
-func (s *Store) SearchHistory(ctx context.Context, where *filter.Filter, before int64, limit int) (found []Application, err error) {
-	if where == nil {
-		return s.History(ctx, before, limit)
+// SearchHistory returns the first applications that match a query, at most its limit.
+func (s *Store) SearchHistory(ctx context.Context, q HistoryQuery) (found []Application, err error) {
+	if q.Where == nil {
+		return s.readHistory(ctx, q, q.Limit)
 	}
 	now, err := s.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for {
-		page, err := s.History(ctx, before, historyPage)
+		page, err := s.readHistory(ctx, q, historyPage)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, HistoryTable.Select(where, now, page)...)
-		if len(found) >= limit {
-			return found[:limit], nil
+		found = append(found, HistoryTable.Select(q.Where, now, page)...)
+		if len(found) >= q.Limit {
+			return found[:q.Limit], nil
 		}
 		if len(page) < historyPage {
 			return found, nil
 		}
-		before = page[len(page)-1].ID
+		q = q.next(page)
 	}
 }

@@ -172,6 +172,8 @@ func (s *Store) Claim(ctx context.Context, cron *Cron, tick time.Time, verdict V
 		return claimed, s.recordClaim(ctx, claimed)
 	case err != nil:
 		return Tick{}, err
+	case row.Count > 1 && !tick.Equal(row.Tick) && !cron.isDue(tick):
+		return claimed, s.recordClaim(ctx, claimed) // the range does not count this instant
 	case row.JobID != 0 || row.Verdict == Queued:
 		return row, ErrTaken
 	}
@@ -188,6 +190,16 @@ func (s *Store) Claim(ctx context.Context, cron *Cron, tick time.Time, verdict V
 		return Tick{}, fmt.Errorf("claim a tick of %s: %w", cron.Name, err)
 	}
 	return claimed, nil
+}
+
+// isDue reports whether the schedule gives a tick at an instant.
+func (c *Cron) isDue(at time.Time) bool {
+	timeline, err := c.Spec.Timeline(c.Name)
+	if err != nil {
+		return false
+	}
+	_, due := timeline.At(at)
+	return due
 }
 
 func (s *Store) recordClaim(ctx context.Context, claimed Tick) error {

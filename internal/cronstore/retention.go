@@ -60,6 +60,21 @@ FROM crons
 WHERE cron IS NOT NULL
   AND (SELECT true FROM forge_cron_ticks t WHERE t.cron = crons.cron AND t.tick >= $1 LIMIT 1) IS NULL`
 
+// A configuration is over when the next one is in force. forge_config_history keeps the hashes, so
+// that none is applied again by itself.
+const pruneConfigsSQL = `
+DELETE FROM forge_config
+WHERE hash IN (
+    SELECT c.hash FROM forge_config AS c
+    WHERE c.applied_at < (SELECT max(applied_at) FROM forge_config WHERE applied_at < $1)
+    ORDER BY c.applied_at
+    LIMIT $2)`
+
+// PruneConfigs deletes at most limit configurations that were over before an instant.
+func (s *Store) PruneConfigs(ctx context.Context, before time.Time, limit int) (int64, error) {
+	return postgres.Affected(ctx, s.db, "prune configurations", pruneConfigsSQL, before, limit)
+}
+
 // PruneTicks deletes at most limit ticks from From (inclusive) to To (exclusive) that were
 // due before an instant, by their key: a ctid is not unique across partitions. Queued ticks
 // and the newest of each cron are kept.

@@ -3,6 +3,7 @@ package cronstore_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -147,5 +148,27 @@ func TestPreviewChangesNothing(t *testing.T) {
 	}
 	if a := get(t, pool, "a"); !a.RemovedAt.IsZero() {
 		t.Error("the cron was removed")
+	}
+}
+
+// A superseded configuration whose text was deleted is not applied again.
+func TestPrunedConfigStaysSuperseded(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	for _, hash := range []string{"aaaa", "bbbb", "cccc"} {
+		apply(t, pool, hash, nil, false)
+	}
+	store := cronstore.New(pool)
+	if pruned, err := store.PruneConfigs(t.Context(), time.Now().Add(time.Hour), 10); err != nil || pruned != 2 {
+		t.Fatalf("deleted %d configurations, %v", pruned, err)
+	}
+	if _, err := store.FindConfig(t.Context(), "aaaa"); !errors.Is(err, cronstore.ErrNoConfig) {
+		t.Errorf("a deleted configuration: %v", err)
+	}
+	if outcome := apply(t, pool, "aaaa", nil, false); outcome.State != cronstore.StateSuperseded || outcome.InForce != "cccc" {
+		t.Errorf("%+v", outcome)
+	}
+	if outcome := apply(t, pool, "aaaa", nil, true); outcome.State != cronstore.StateApplied {
+		t.Errorf("%+v", outcome)
 	}
 }

@@ -162,6 +162,9 @@ func checkLeases(f Facts, r *report) {
 		case lease.Err != nil:
 			r.fail("see docs/leadership.md#kubernetes for the Role and the RoleBinding; new leaders are elected only with an answer of the API server", "%v", lease.Err)
 			return // the others are alike
+		case lease.Holder != "" && lease.Database != "" && f.Cluster.Database != "" && lease.Database != f.Cluster.Database:
+			r.fail("give each cluster of a namespace its own cluster.name; if this cluster was moved to another database, start its nodes",
+				"the Lease %s is held by %s of a cluster with another database", lease.Name, lease.Holder)
 		case lease.Holder != "" && !led:
 			r.warn("wait for a lease and run forge doctor again; if a stranger holds it, such as another cluster in this namespace, give this cluster another cluster.name or release the Lease",
 				"the Lease %s is held by %s, which does not lead %s", lease.Name, lease.Holder, lease.Role)

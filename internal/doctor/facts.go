@@ -142,6 +142,8 @@ type Cluster struct {
 	// OwnHash is the hash of this file's cluster sections, InForce that of the
 	// configuration applied last, empty if none was.
 	OwnHash, InForce string
+	// Database is the DatabaseID; may be empty.
+	Database string
 	// Drifts are the differences of the nodes' other configurations from the one in force,
 	// by hash. Configurations that were never in force are left out.
 	Drifts map[string]config.Diff

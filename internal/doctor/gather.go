@@ -66,10 +66,8 @@ func Gather(ctx context.Context, cfg *config.Config, warnings []config.Problem) 
 	if f.Election.Err == nil && !f.Election.Shared {
 		f.Election.IdleEnded = probeIdle(ctx, cfg.Database.LeaderURL)
 	}
-	if !cfg.Cluster.LeaderElection.ByLease() {
-		options := engine.Options{URL: cfg.Database.URL, LeaderURL: cfg.Database.LeaderURL}
-		f.TwoDatabases = errors.Is(engine.CheckLeaderURL(ctx, options), engine.ErrTwoDatabases)
-	}
+	options := engine.Options{URL: cfg.Database.URL, LeaderURL: cfg.Database.LeaderURL}
+	f.TwoDatabases = errors.Is(engine.CheckLeaderURL(ctx, options), engine.ErrTwoDatabases)
 	if url, readOnly, found := f.direct(); found {
 		f.Err = f.read(ctx, url, readOnly)
 	}
@@ -192,6 +190,9 @@ func (c *Cluster) read(ctx context.Context, pool *pgxpool.Pool, cfg *config.Conf
 		return err
 	}
 	if c.Leaders, err = leaderstore.New(pool).Leaders(ctx); err != nil {
+		return err
+	}
+	if c.Database, err = leaderstore.New(pool).DatabaseID(ctx); err != nil {
 		return err
 	}
 	if c.Hazards, err = hazards.New(pool).Read(ctx); err != nil {

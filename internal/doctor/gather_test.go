@@ -67,7 +67,10 @@ func TestLeaderURLOfAnotherDatabase(t *testing.T) {
 	address := pgtest.URL(t)
 	cfg := configFor(address)
 	cfg.Database.LeaderURL = pgtest.URL(t)
-	demand(t, examine(t, cfg), "connection", Fail, "lead to two databases")
+	for _, strategy := range []string{"advisory", "lease"} {
+		cfg.Cluster.LeaderElection.Strategy = strategy
+		demand(t, examine(t, cfg), "connection", Fail, "lead to two databases")
+	}
 	cfg.Database.LeaderURL = pgtest.Proxy(t, address).URL()
 	demand(t, examine(t, cfg), "connection", OK)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/internal/engine"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/internal/postgres"
@@ -235,10 +236,50 @@ func TestCheckLeaderURL(t *testing.T) {
 		"another database":   {pgtest.EmptyURL(t), engine.ErrTwoDatabases},
 		"unreachable":        {"postgres://127.0.0.1:1/none", nil},
 	} {
-		if err := engine.CheckLeaderURL(t.Context(), engine.Options{URL: target, LeaderURL: test.leaderURL}); !errors.Is(err, test.want) {
+		options := engine.Options{URL: target, LeaderURL: test.leaderURL, Timeout: time.Second}
+		if err := engine.CheckLeaderURL(t.Context(), options); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// Locks that exclude nobody say nothing about the databases.
+func TestCheckLeaderURLWithoutLocks(t *testing.T) {
+	t.Parallel()
+	options := engine.Options{
+		URL:       pgtest.StubURL(t, pgtest.EmptyURL(t), pgtest.GrantsEveryLock),
+		LeaderURL: pgtest.StubURL(t, pgtest.EmptyURL(t), pgtest.GrantsEveryLock), Timeout: time.Second,
+	}
+	if err := engine.CheckLeaderURL(t.Context(), options); err != nil {
+		t.Error(err)
+	}
+}
+
+// The replica is promoted a moment before the old primary is stopped.
+func TestCheckLeaderURLDuringFailover(t *testing.T) {
+	t.Parallel()
+	primary := pgtest.Server(t)
+	replica := primary.Replica()
+	url, err := parts.MultiHost(primary.URL(), replica.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaderURL, err := parts.MultiHost(replica.URL(), primary.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica.Promote()
+	options := engine.Options{URL: url, LeaderURL: leaderURL, Timeout: 500 * time.Millisecond}
+	if err := engine.CheckLeaderURL(t.Context(), options); !errors.Is(err, engine.ErrTwoDatabases) {
+		t.Fatalf("two primaries: %v", err)
+	}
+	stopped := make(chan struct{})
+	time.AfterFunc(time.Second, func() { defer close(stopped); primary.Stop(devcluster.StopImmediate) })
+	options.Timeout = 0
+	if err := engine.CheckLeaderURL(t.Context(), options); err != nil {
+		t.Error(err)
+	}
+	<-stopped
 }
 
 // A server whose clock is set may end a session late. That is no missing feature.

@@ -1,32 +1,57 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/internal/watchdog"
 )
 
 // ErrTwoDatabases means that database.leader_url leads to another database than database.url:
 // the roles of the cluster there would be taken.
 var ErrTwoDatabases = errors.New("database.leader_url and database.url lead to two databases; want two addresses of one")
 
-// CheckLeaderURL returns ErrTwoDatabases, or an error that wraps postgres.ErrUnreachable if the
-// server of LeaderURL refuses the login. It returns nil if a server does not answer: the next
-// connection reports the reason. The strategy Lease allows servers without the locks that
-// CheckLeaderURL needs.
+const (
+	// failoverTimeout is the default Timeout of CheckLeaderURL: in a failover, two addresses may lead
+	// to the old and to the new primary until the old one is stopped.
+	failoverTimeout = 10 * time.Second
+	// recheckInterval is the time between two comparisons of the addresses.
+	recheckInterval = 250 * time.Millisecond
+
+	lockSQL = `SELECT pg_try_advisory_xact_lock($1)`
+)
+
+// CheckLeaderURL returns ErrTwoDatabases if the addresses lead to two databases for as long as
+// Timeout, or an error that wraps postgres.ErrUnreachable if the server of LeaderURL refuses the
+// login. It returns nil if a server does not answer: the next connection reports the reason. It
+// also returns nil if the server has no working locks, which the strategy Lease allows.
 func CheckLeaderURL(ctx context.Context, options Options) error {
+	options.Timeout = cmp.Or(options.Timeout, failoverTimeout)
 	options = options.withDefaults()
 	if options.LeaderURL == options.URL {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, options.Timeout)
 	defer cancel()
+	err := compareDatabases(ctx, options)
+	for errors.Is(err, ErrTwoDatabases) && watchdog.Sleep(ctx, recheckInterval) {
+		again := compareDatabases(ctx, options)
+		if ctx.Err() == nil { // otherwise it had no time
+			err = again
+		}
+	}
+	return err
+}
+
+func compareDatabases(ctx context.Context, options Options) error {
 	leaders, err := dialPrimary(ctx, options.LeaderURL)
 	if err != nil {
 		return refusedLogin(err)
@@ -38,18 +63,30 @@ func CheckLeaderURL(ctx context.Context, options Options) error {
 	}
 	defer postgres.CloseNow(others)
 	// Two transactions cannot have one lock, unless they are in two databases.
-	both, id := false, rand.Int64()
-	_ = pgx.BeginFunc(ctx, leaders, func(tx pgx.Tx) error {
-		const lock = `SELECT pg_try_advisory_xact_lock($1)`
-		if _, err := tx.Exec(ctx, lock, id); err != nil {
+	if both, err := getSameLock(ctx, leaders, others); err != nil || !both {
+		return nil // an error is reported elsewhere
+	}
+	control, err := dialPrimary(ctx, options.URL)
+	if err != nil {
+		return nil
+	}
+	defer postgres.CloseNow(control)
+	if both, err := getSameLock(ctx, others, control); err != nil || both {
+		return nil // the locks of the server exclude nobody
+	}
+	return ErrTwoDatabases
+}
+
+// getSameLock reports whether two transactions get the same lock.
+func getSameLock(ctx context.Context, first, second *pgx.Conn) (both bool, err error) {
+	id := rand.Int64()
+	err = pgx.BeginFunc(ctx, first, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lockSQL, id); err != nil {
 			return err
 		}
-		return others.QueryRow(ctx, lock, id).Scan(&both)
+		return second.QueryRow(ctx, lockSQL, id).Scan(&both)
 	})
-	if both {
-		return ErrTwoDatabases
-	}
-	return nil
+	return both, err
 }
 
 // refusedLogin returns an error if the server refuses the user, the password or the database.

@@ -65,7 +65,9 @@ type Placement struct {
 	Limit string `json:"limit,omitempty"`
 	// LimitHolders are running jobs that hold its places, at most ten.
 	LimitHolders []int64 `json:"limit_holders,omitempty"`
-	// LimitUntil is when a rate next allows the start of the job.
+	// LimitAhead is a job of several units for which a rate holds this one back.
+	LimitAhead int64 `json:"limit_ahead,omitempty"`
+	// LimitUntil is when a rate next allows the start of the job, or of the one ahead of it.
 	LimitUntil time.Time `json:"limit_until,omitzero"`
 	// Leader is the node that assigns jobs now.
 	Leader string `json:"leader,omitempty"`

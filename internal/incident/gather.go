@@ -295,12 +295,12 @@ func (r *Reader) addTicks(ctx context.Context, i *Incident) error {
 		if found {
 			i.FirstTick = &first
 		}
+		ticks, err := crons.GapTicks(ctx, cronstore.Gap{Term: i.Term, After: after, Until: until, Elected: began}, listedTicks)
+		if err != nil {
+			return err
+		}
+		i.Ticks = &ticks
 	}
-	ticks, err := crons.GapTicks(ctx, cronstore.Gap{Term: i.Term, After: after, Until: until, Elected: began}, listedTicks)
-	if err != nil {
-		return err
-	}
-	i.Ticks = &ticks
 	unrecorded, err := crons.Unrecorded(ctx, cronstore.Stretch{After: after, Until: began})
 	i.Lost.Ticks = &unrecorded
 	return err

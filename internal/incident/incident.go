@@ -55,7 +55,8 @@ type Incident struct {
 	EndReason string    `json:"end_reason,omitempty"`
 	// FirstTick is the first tick that the term fired. Only the scheduler's terms have it.
 	FirstTick *cronstore.Tick `json:"first_tick,omitempty"`
-	// Ticks are the delayed ticks of the scheduler.
+	// Ticks are the delayed ticks of the scheduler; nil while the role has no leader, which
+	// records them.
 	Ticks *cronstore.GapTicks `json:"ticks,omitempty"`
 	Jobs  Jobs                `json:"jobs"`
 	Lost  Lost                `json:"lost"`

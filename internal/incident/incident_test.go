@@ -216,7 +216,7 @@ func TestTerms(t *testing.T) {
 	c.cron("due", "@every 1m", -time.Minute)
 	c.exec(`UPDATE forge_leaders SET node_id = NULL, incarnation = NULL, renewed_at = $1, lease_until = $1`, c.at(5*time.Second))
 	for _, term := range []int64{0, 3} {
-		if i := c.read(term); i.Kind != incident.NoLeader || i.Term != 3 || i.Old.Term != 2 || i.Gap() < time.Minute {
+		if i := c.read(term); i.Kind != incident.NoLeader || i.Term != 3 || i.Old.Term != 2 || i.Gap() < time.Minute || i.Ticks != nil {
 			t.Errorf("without a leader: %+v", i)
 		} else if lost := i.Lost; lost.Nothing || lost.Ticks.WaitingCount < 9 || lost.Ticks.LostCount != 0 || !strings.HasSuffix(i.Summary, "due ticks are not recorded yet.") {
 			t.Errorf("without a leader, of the ticks: %+v, %q", lost.Ticks, i.Summary)

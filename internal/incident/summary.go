@@ -53,7 +53,7 @@ func (i *Incident) summarize() string {
 // cost describes the delayed ticks and the rescued jobs.
 func (i *Incident) cost() (said []string) {
 	switch ticks := i.Ticks; {
-	case ticks == nil || i.Kind == NoLeader: // the next leader records them
+	case ticks == nil:
 	case ticks.Count == 0:
 		said = append(said, "No tick was delayed.")
 	case ticks.More:

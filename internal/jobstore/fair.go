@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/forge-scheduler/forge/internal/limitkey"
 	"github.com/forge-scheduler/forge/internal/postgres"
@@ -74,6 +75,8 @@ type FairScan struct {
 	// Skip contains the ids of jobs that are not read, and SkipKeys the keys.
 	Skip     []int64
 	SkipKeys []string
+	// Passed contains, for each priority of a key, the position up to which its jobs are not read.
+	Passed map[string]*[Priorities]Position
 }
 
 // FairJob is an available job that a FairScan found.
@@ -108,8 +111,10 @@ WITH RECURSIVE keys (key, wrapped, n) AS (
     WHERE k.n < @limit::integer + cardinality(@skip_keys::text[])
 ), shares AS MATERIALIZED (
     SELECT k.key, k.n, coalesce(w.weight, 1) AS weight, CASE WHEN k.n = 0 THEN @served::integer ELSE 0 END AS served,
-           (@limit + count(*) OVER () - 1) / count(*) OVER () * coalesce(w.weight, 1) AS most
-    FROM keys AS k LEFT JOIN unnest(@names::text[], @weights::integer[]) AS w (name, weight) ON w.name = k.key
+           (@limit + count(*) OVER () - 1) / count(*) OVER () * coalesce(w.weight, 1) AS most, (p.n - 1) * $PRIORITIES AS passed
+    FROM keys AS k
+    LEFT JOIN unnest(@names::text[], @weights::integer[]) AS w (name, weight) ON w.name = k.key
+    LEFT JOIN unnest(@passed_keys::text[]) WITH ORDINALITY AS p (key, n) ON p.key = k.key
     WHERE (k.n > 0 OR @served > 0) AND k.key <> ALL (@skip_keys)
 )
 SELECT j.id, j.kind, j.priority, ` + boundTime + `j.scheduled_at` + inYears + `, coalesce(j.metadata ->> 'forge:capability', ''), j.metadata -> 'forge:tags',
@@ -126,15 +131,26 @@ const fairHeadsSQL = `
     ORDER BY priority, scheduled_at, id
     LIMIT s.most`
 
-// sql returns the statement of the scan.
+// fairPrioritySQL selects the jobs of a priority that come after the passed ones. $NEXT is the index
+// of their position in the arrays.
+const fairPrioritySQL = ` AND priority = $NEXT
+      AND (scheduled_at, id) > (coalesce((@passed_at::timestamptz[])[s.passed + $NEXT], '-infinity'), coalesce((@passed_ids::bigint[])[s.passed + $NEXT], 0))`
+
+// sql returns the statement of the scan. If no jobs were passed, one range of the index has the most
+// urgent jobs of a key.
 func (s FairScan) sql() string {
 	heads := strings.Replace(fairHeadsSQL, "$PRIORITY", "", 1)
-	if s.OldestFirst {
+	if s.OldestFirst || len(s.Passed) > 0 {
 		parts := make([]string, Priorities)
 		for i := range parts {
-			parts[i] = "(" + strings.Replace(fairHeadsSQL, "$PRIORITY", " AND priority = "+strconv.Itoa(i+1), 1) + ")"
+			priority := strings.ReplaceAll(fairPrioritySQL, "$NEXT", strconv.Itoa(i+1))
+			parts[i] = "(" + strings.Replace(fairHeadsSQL, "$PRIORITY", priority, 1) + ")"
 		}
-		heads = "SELECT * FROM (" + strings.Join(parts, " UNION ALL ") + ") AS first ORDER BY scheduled_at, id LIMIT s.most"
+		order := "priority, scheduled_at, id"
+		if s.OldestFirst {
+			order = "scheduled_at, id"
+		}
+		heads = "SELECT * FROM (" + strings.Join(parts, " UNION ALL ") + ") AS first ORDER BY " + order + " LIMIT s.most"
 	}
 	until := "<="
 	if s.From.Served > 0 {
@@ -142,17 +158,34 @@ func (s FairScan) sql() string {
 	}
 	// NewReplacer does not replace in what it has inserted.
 	text := strings.Replace(fairScanSQL, "$HEADS", heads, 1)
-	return strings.NewReplacer("$KEY", s.keySQL(), "$WHERE", isAvailable+" AND queue = "+literal(s.Queue), "$UNTIL", until).Replace(text)
+	return strings.NewReplacer("$KEY", s.keySQL(), "$WHERE", isAvailable+" AND queue = "+literal(s.Queue), "$UNTIL", until,
+		"$PRIORITIES", strconv.Itoa(Priorities)).Replace(text)
+}
+
+// args returns the arguments of the statement.
+func (s FairScan) args(lookahead time.Duration) pgx.NamedArgs {
+	names, weights := make([]string, 0, len(s.Weights)), make([]int32, 0, len(s.Weights))
+	for name, weight := range s.Weights {
+		names, weights = append(names, name), append(weights, int32(weight))
+	}
+	keys, at, ids := []string{}, []pgtype.Timestamptz{}, []int64{}
+	for key, passed := range s.Passed {
+		keys = append(keys, key)
+		for _, position := range passed {
+			at, ids = append(at, position.instant()), append(ids, position.ID)
+		}
+	}
+	return pgx.NamedArgs{
+		"key": s.From.Key, "served": s.From.Served, "limit": s.Limit, "names": names, "weights": weights, "queue": s.Queue,
+		"skip": append([]int64{}, s.Skip...), "skip_keys": append([]string{}, s.SkipKeys...), "lookahead": lookahead,
+		"passed_keys": keys, "passed_at": at, "passed_ids": ids,
+	}
 }
 
 // ScanFair reads available jobs of a queue in turns: each key has its next job, or as many as its
 // weight, before any key has more. The queue's index must be ready. As ScanAvailable, it also
 // reads jobs that are due within lookahead, and none of a paused queue.
 func (s *Store) ScanFair(ctx context.Context, scan FairScan, lookahead time.Duration) ([]FairJob, error) {
-	names, weights := make([]string, 0, len(scan.Weights)), make([]int32, 0, len(scan.Weights))
-	for name, weight := range scan.Weights {
-		names, weights = append(names, name), append(weights, int32(weight))
-	}
 	jobs, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (FairJob, error) {
 		job := FairJob{AvailableJob: AvailableJob{Queue: scan.Queue}}
 		var dueIn float64
@@ -163,10 +196,7 @@ func (s *Store) ScanFair(ctx context.Context, scan FairScan, lookahead time.Dura
 			job.AppliedAt = *applied
 		}
 		return job, err
-	}, scan.sql(), pgx.NamedArgs{
-		"key": scan.From.Key, "served": scan.From.Served, "limit": scan.Limit, "names": names, "weights": weights,
-		"queue": scan.Queue, "skip": append([]int64{}, scan.Skip...), "skip_keys": append([]string{}, scan.SkipKeys...), "lookahead": lookahead,
-	})
+	}, scan.sql(), scan.args(lookahead))
 	if err != nil {
 		return nil, fmt.Errorf("scan queue %s in turns: %w", scan.Queue, err)
 	}

@@ -119,6 +119,35 @@ func TestScanFairSkipsJobs(t *testing.T) {
 	}
 }
 
+// A scan leaves out the jobs of a key up to a position in each priority, in either order.
+func TestScanFairBeginsBehindPassedJobs(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	insertTenants(t, pool, "a:2 a:1 a:1 a:1 b:1 a:2 a:4 a:3 c:1")
+	if err := New(pool).CreateFairIndex(t.Context(), byTenant); err != nil {
+		t.Fatal(err)
+	}
+	at := func(id int64) Position {
+		var p Position
+		if err := pool.QueryRow(t.Context(), `SELECT scheduled_at, id FROM river_job WHERE id = $1`, id).Scan(&p.ScheduledAt, &p.ID); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	passed := map[string]*[Priorities]Position{"a": {at(3), at(1), {}, at(7)}, "c": {at(9)}}
+	for oldest, want := range map[bool]string{false: "a b a:2 a:3", true: "a b a:2 a:3"} {
+		if got := scanned(t, pool, FairScan{FairQueue: byTenant, Limit: 10, OldestFirst: oldest, Passed: passed}); got != want {
+			t.Errorf("oldest first %t: scanned %s, want %s", oldest, got, want)
+		}
+	}
+	passed["a"][0], passed["a"][1] = at(4), Position{}
+	for oldest, want := range map[bool]string{false: "a:2 b a:2 a:3", true: "a:2 b a:2 a:3"} {
+		if got := scanned(t, pool, FairScan{FairQueue: byTenant, Limit: 10, OldestFirst: oldest, Passed: passed}); got != want {
+			t.Errorf("oldest first %t, with all of priority 1 passed: scanned %s, want %s", oldest, got, want)
+		}
+	}
+}
+
 // A fair scan reads few rows for any number of keys and jobs, also of a queue with ten times
 // as many jobs of one key.
 func TestScanFairReadsFewRows(t *testing.T) {
@@ -133,14 +162,19 @@ func TestScanFairReadsFewRows(t *testing.T) {
 	mustExec(t, pool, `ANALYZE river_job`)
 	recorded := &recorder{}
 	traced := recordedPool(t, recorded)
-	for _, oldest := range []bool{false, true} {
-		if _, err := New(traced).ScanFair(t.Context(), FairScan{FairQueue: byTenant, Limit: 20, OldestFirst: oldest, Skip: []int64{7}}, time.Second); err != nil {
+	deep := map[string]*[Priorities]Position{"big": {}}
+	if err := pool.QueryRow(t.Context(), `SELECT scheduled_at, id FROM river_job WHERE id = 20000`).Scan(&deep["big"][0].ScheduledAt, &deep["big"][0].ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, scan := range []FairScan{{}, {OldestFirst: true}, {Passed: deep}, {OldestFirst: true, Passed: deep}} {
+		scan.FairQueue, scan.Limit, scan.Skip = byTenant, 20, []int64{7}
+		if _, err := New(traced).ScanFair(t.Context(), scan, time.Second); err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range recorded.take() {
 			plan := explainAnalyze(t, pool, s)
 			if rows := plan.readRows(map[string]bool{}); rows > 200 {
-				t.Errorf("oldest first: %v: read %.0f rows for 20 jobs", oldest, rows)
+				t.Errorf("oldest first: %t, behind passed jobs: %t: read %.0f rows for 20 jobs", scan.OldestFirst, scan.Passed != nil, rows)
 			}
 		}
 	}

@@ -81,7 +81,7 @@ func (s JobSelection) Flags() string {
 		flags += " --kind " + s.Kind
 	}
 	if s.Key != "" {
-		flags += " --key '" + s.Keyed() + "'"
+		flags += " --key '" + strings.ReplaceAll(s.Keyed(), "'", `'\''`) + "'"
 	}
 	return flags
 }

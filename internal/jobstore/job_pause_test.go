@@ -2,6 +2,7 @@ package jobstore
 
 import (
 	"errors"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,27 @@ func TestSelectJobs(t *testing.T) {
 			t.Errorf("%q: %+v, %v", test.keyed, got, err)
 		case test.problem != "" && (!ok || !strings.Contains(wrong.Error(), test.problem)):
 			t.Errorf("%q: %+v, %v", test.keyed, got, err)
+		}
+	}
+}
+
+// A shell reads the flags as the selection, whatever the value.
+func TestSelectionFlags(t *testing.T) {
+	t.Parallel()
+	for _, selection := range []JobSelection{{}, {Kind: "send"}, {Key: "args.tenant", Value: "o'brien & $HOME"}, {Kind: "send", Key: "cron"}} {
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", "printf '%s\\n'"+selection.Flags()).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := ""
+		if selection.Kind != "" {
+			want += "--kind\n" + selection.Kind + "\n"
+		}
+		if selection.Key != "" {
+			want += "--key\n" + selection.Keyed() + "\n"
+		}
+		if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(string(out))); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", selection, diff)
 		}
 	}
 }

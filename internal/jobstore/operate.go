@@ -3,6 +3,7 @@ package jobstore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -257,28 +258,81 @@ func (s *Store) lockJobs(ctx context.Context, sql string, args ...any) ([]locked
 // carryOut changes the jobs that can be changed and writes the event log.
 func (s *Store) carryOut(ctx context.Context, order Order, filter *Filter, found []locked) ([]Change, error) {
 	changes := decide(order.Action, found)
-	var ids []int64
-	for _, change := range changes {
-		if change.Refused == "" {
-			ids = append(ids, change.ID)
-		}
-	}
+	ids := accepted(changes)
 	if len(ids) == 0 {
 		return changes, nil
 	}
-	states, err := s.update(ctx, order.Action, ids)
+	change := s.update
+	if order.Action == Retry {
+		change = s.retry
+	}
+	states, err := change(ctx, order.Action, ids)
 	if err != nil {
 		return nil, err
 	}
 	for i := range changes {
 		if state, ok := states[changes[i].ID]; ok {
 			changes[i].State = state
+		} else if changes[i].Refused == "" {
+			changes[i].Refused = keyBusy
 		}
+	}
+	if ids = accepted(changes); len(ids) == 0 {
+		return changes, nil
 	}
 	if err := s.notify(ctx, order.Action, changes); err != nil {
 		return nil, err
 	}
 	return changes, eventstore.New(s.db).Append(ctx, eventstore.Event{Type: order.Action.event()}, entry(order, filter, ids))
+}
+
+// accepted returns the jobs that the action is taken on.
+func accepted(changes []Change) (ids []int64) {
+	for _, change := range changes {
+		if change.Refused == "" {
+			ids = append(ids, change.ID)
+		}
+	}
+	return ids
+}
+
+// keyBusy is why a job is not retried that retry leaves.
+const keyBusy = "its unique key is not free: another transaction has inserted a job with it and has not ended, or has just ended"
+
+// handKeysTimeout bounds the wait for the unique keys of jobs that are retried by hand.
+const handKeysTimeout = "1s"
+
+// retry is update for retries in a transaction. It leaves the jobs whose unique keys another
+// transaction has taken, and does not wait long for it. Their rows are locked.
+func (s *Store) retry(ctx context.Context, action Action, ids []int64) (map[int64]string, error) {
+	states, err := s.updateWithin(ctx, handKeysTimeout, action, ids)
+	if !IsKeyBusy(err) {
+		return states, err
+	}
+	states = make(map[int64]string, len(ids))
+	for _, id := range ids {
+		one, err := s.updateWithin(ctx, oneKeyTimeout, action, []int64{id})
+		if err != nil && !IsKeyBusy(err) {
+			return nil, err
+		}
+		maps.Copy(states, one)
+	}
+	return states, nil
+}
+
+// updateWithin is update in a savepoint, with a limit on the wait for other transactions.
+func (s *Store) updateWithin(ctx context.Context, timeout string, action Action, ids []int64) (states map[int64]string, err error) {
+	err = pgx.BeginFunc(ctx, s.db, func(savepoint pgx.Tx) error {
+		if _, err := savepoint.Exec(ctx, lockTimeoutSQL, timeout); err != nil {
+			return err
+		}
+		if states, err = New(savepoint).update(ctx, action, ids); err != nil {
+			return err
+		}
+		_, err = savepoint.Exec(ctx, noLockTimeoutSQL)
+		return err
+	})
+	return states, err
 }
 
 func (s *Store) update(ctx context.Context, action Action, ids []int64) (map[int64]string, error) {

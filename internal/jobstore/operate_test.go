@@ -1,6 +1,8 @@
 package jobstore_test
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -314,5 +316,47 @@ func TestActWaitsForAClaim(t *testing.T) {
 	}
 	if changes := <-discarded; len(changes) != 1 || changes[0].Refused != "it is running; cancel it first" {
 		t.Errorf("got %+v", changes)
+	}
+}
+
+// A retry by hand does not wait for a transaction that has inserted a job with the unique key and
+// has not ended, and changes the other jobs.
+func TestRetryDoesNotWaitForOpenTransaction(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	for n := range 3 {
+		exec(t, pool, `
+			INSERT INTO river_job (kind, args, state, attempt, max_attempts, finalized_at, unique_key, unique_states)
+			VALUES ('k', '{}', 'discarded', 3, 3, now(), CASE WHEN $1 < 2 THEN ('key-' || $1::int)::bytea END, B'11010101')`, n)
+	}
+	open, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = open.Rollback(t.Context()) }()
+	if _, err := open.Exec(t.Context(), `
+		INSERT INTO river_job (kind, args, max_attempts, unique_key, unique_states) VALUES ('k', '{}', 3, 'key-0', B'11010101')`); err != nil {
+		t.Fatal(err)
+	}
+	bounded, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	retry := jobstore.Order{Action: jobstore.Retry, By: "ada"}
+	changes, err := jobstore.New(pool).Act(bounded, retry, []int64{1, 2, 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, state := range []string{"discarded", "available", "available"} {
+		if busy := i == 0; changes[i].State != state || changes[i].Changed() == busy || busy && !strings.Contains(changes[i].Refused, "has not ended") {
+			t.Errorf("job %d: %+v", i+1, changes[i])
+		}
+	}
+	if changed, err := jobstore.New(pool).ActOnAll(bounded, retry, jobstore.Filter{}, jobstore.Matching{Jobs: 1, UpTo: 3}); err != nil || changed != 0 {
+		t.Errorf("changed %d jobs, %v", changed, err)
+	}
+	if err := open.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if changes, err := jobstore.New(pool).Act(bounded, retry, []int64{1}); err != nil || changes[0].State != "available" {
+		t.Errorf("%+v, %v", changes, err)
 	}
 }

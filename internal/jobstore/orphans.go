@@ -10,10 +10,18 @@ import (
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
+// ownerSQL is the client id that runs a job. It is empty if somebody has set the state of a row to
+// running by hand. River rescues each job an hour after its attempt began, whoever runs it; forge
+// only one without an owner.
+const (
+	ownerSQL     = `coalesce(attempted_by[array_upper(attempted_by, 1)], '')`
+	ownerLateSQL = `coalesce(attempted_at, created_at) < clock_timestamp() - interval '1 hour'`
+)
+
 const runningOwnersSQL = `
-SELECT DISTINCT attempted_by[array_upper(attempted_by, 1)]
+SELECT DISTINCT ` + ownerSQL + `
 FROM river_job
-WHERE ` + isRunning + ` AND attempted_by[array_upper(attempted_by, 1)] IS NOT NULL`
+WHERE ` + isRunning + ` AND (` + ownerSQL + ` <> '' OR ` + ownerLateSQL + `)`
 
 // The running jobs of one node. A row that another transaction has locked is left for the
 // next check.
@@ -22,7 +30,7 @@ SELECT id, kind, queue, coalesce(metadata ->> 'forge:cron', ''), attempt, max_at
        metadata ? 'cancel_attempted_at'
 FROM river_job
 WHERE id = ANY (ARRAY (SELECT unnest(ids) FROM forge_claims WHERE client_id = $1))
-  AND state = 'running' AND attempted_by[array_upper(attempted_by, 1)] = $1
+  AND state = 'running' AND ` + ownerSQL + ` = $1 AND ($1 <> '' OR ` + ownerLateSQL + `)
 LIMIT $2
 FOR UPDATE SKIP LOCKED`
 
@@ -31,7 +39,7 @@ const countOrphansSQL = `
 SELECT count(*)
 FROM river_job
 WHERE id = ANY (ARRAY (SELECT unnest(ids) FROM forge_claims WHERE client_id = $1))
-  AND state = 'running' AND attempted_by[array_upper(attempted_by, 1)] = $1`
+  AND state = 'running' AND ` + ownerSQL + ` = $1`
 
 const releaseSQL = `
 UPDATE river_job
@@ -64,7 +72,8 @@ type Verdict struct {
 	Metadata []byte // to merge
 }
 
-// RunningOwners returns the client ids that own running jobs.
+// RunningOwners returns the client ids that own running jobs. An empty one stands for jobs that
+// have had no owner for an hour.
 func (s *Store) RunningOwners(ctx context.Context) ([]string, error) {
 	found, err := postgres.Collect(ctx, s.db, pgx.RowTo[string], runningOwnersSQL)
 	if err != nil {

@@ -35,6 +35,7 @@ func (m *Metrics) InitRoles(nodeID string, roles []string) {
 	for _, role := range roles {
 		m.leads.add(role, nodeID)
 		m.LeaderFailovers.WithLabelValues(role, nodeID)
+		m.LeaderLeaseErrors.WithLabelValues(role, nodeID)
 		m.LeaderFencedWrites.WithLabelValues(role, nodeID)
 		m.LeaderGapSeconds.WithLabelValues(role, nodeID)
 		for _, result := range renewals {

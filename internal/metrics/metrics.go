@@ -28,6 +28,7 @@ type Metrics struct {
 	LeaderGapSeconds   *prometheus.HistogramVec
 	LeaderFencedWrites *prometheus.CounterVec
 	LeaderRenewals     *prometheus.CounterVec // also result: renewed, refused or error
+	LeaderLeaseErrors  *prometheus.CounterVec
 
 	// Crons: label cron, always the value of CronLabel.
 	CronRuns     *prometheus.CounterVec
@@ -136,6 +137,7 @@ func (m *Metrics) addLeader(f *factory) {
 	m.leads = newLeads(f)
 	m.LeaderElections = f.counterVec("forge_leader_elections_total", "Attempts of this node to acquire the role, by result: won, lost or error.", "role", "node_id", "result")
 	m.LeaderRenewals = f.counterVec("forge_leader_renewals_total", "Attempts of this node to renew the role's lease, by result: renewed, refused because the term has ended, or error.", "role", "node_id", "result")
+	m.LeaderLeaseErrors = f.counterVec("forge_leader_lease_errors_total", "Times that this node could not compete for the role's Lease object in Kubernetes, because a request failed or because another cluster uses the Lease.", labels...)
 	m.LeaderFailovers = f.counterVec(LeaderFailoversName, "Times that this node acquired the role from another process.", labels...)
 	m.LeaderGapSeconds = f.histogramVec("forge_leader_gap_seconds", "Seconds without a leader before this node acquired the role.", labels...)
 	m.LeaderFencedWrites = f.counterVec("forge_leader_fenced_writes_total", "Writes of this node that the database refused because the node's term had ended.", labels...)

@@ -17,7 +17,7 @@ import (
 type Fault int
 
 const (
-	// GrantsEveryLock lets pg_try_advisory_lock succeed in every session.
+	// GrantsEveryLock lets pg_try_advisory_lock and pg_try_advisory_xact_lock succeed in every session.
 	GrantsEveryLock Fault = 1 << iota
 	// DropsNotifications delivers no notification.
 	DropsNotifications
@@ -211,6 +211,7 @@ func (s *Stub) request(kind byte, body []byte) []byte {
 	}
 	if s.fault&GrantsEveryLock != 0 {
 		body = bytes.ReplaceAll(body, []byte("pg_try_advisory_lock("), []byte("pg_try_advisory_lock_shared("))
+		body = bytes.ReplaceAll(body, []byte("pg_try_advisory_xact_lock("), []byte("pg_try_advisory_xact_lock_shared("))
 		body = bytes.ReplaceAll(body, []byte("pg_advisory_unlock("), []byte("pg_advisory_unlock_shared("))
 	}
 	if s.fault&RefusesTriggers != 0 {

@@ -104,6 +104,8 @@ func NewPool(ctx context.Context, opts PoolOptions) (*pgxpool.Pool, error) {
 	preferred := newPreferredServer(config.ConnConfig)
 	config.BeforeConnect = func(_ context.Context, config *pgx.ConnConfig) error {
 		preferred.putFirst(config, time.Now())
+		readPassword(config, opts.URL)
+		config.DialFunc = (&dialer{dial: config.DialFunc, closeTimeout: config.ConnectTimeout}).Dial
 		maps.DeleteFunc(config.RuntimeParams, func(name, _ string) bool { return settings[name] != "" })
 		return nil
 	}
@@ -114,12 +116,22 @@ func NewPool(ctx context.Context, opts PoolOptions) (*pgxpool.Pool, error) {
 	greetTimeout := greetConnects * config.ConnConfig.ConnectTimeout
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		preferred.accepted(conn.PgConn())
+		if link := linkOf(conn); link != nil {
+			defer link.dialer.connected.Store(true)
+		}
 		// The context of the pool has no deadline.
 		ctx, cancel := context.WithTimeout(ctx, greetTimeout)
 		defer cancel()
 		return greet.greet(ctx, conn)
 	}
-	return pgxpool.NewWithConfig(ctx, config)
+	return newResetPool(ctx, config)
+}
+
+// readPassword reads the password again: the file that holds it may have changed.
+func readPassword(config *pgx.ConnConfig, url string) {
+	if read, err := pgx.ParseConfig(url); err == nil && read.Password != "" {
+		config.Password = read.Password
+	}
 }
 
 // Dedicated returns a pool with the configuration of another pool, for statements

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -171,4 +172,59 @@ func TestIdleConnectionsAreCheckedWithTimeout(t *testing.T) {
 			t.Errorf("%q: %s, want %s", query, got, want)
 		}
 	}
+}
+
+// Connections to a frozen server do not keep the pool from the next server of its address: neither
+// those that were idle nor those whose statements have timed out.
+func TestPoolLeavesFrozenServer(t *testing.T) {
+	t.Parallel()
+	for name, busy := range map[string]bool{"idle": false, "busy": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address := pgtest.URL(t)
+			old := pgtest.Proxy(t, address)
+			pool := newPool(t, before(address, serverOf(t, old.URL()))+"&connect_timeout=1")
+			const conns = 4 // the maximum
+			for _, conn := range acquire(t, pool, conns) {
+				conn.Release()
+			}
+			nodes.Eventually(t, nodes.WaitTimeout, "all connections were idle for long enough to be checked", func() bool {
+				time.Sleep(1500 * time.Millisecond)
+				return pool.Stat().IdleConns() == conns
+			})
+			if busy {
+				freezeStatements(t, pool, old.Stall, conns)
+			} else {
+				old.Stall()
+			}
+			began := time.Now()
+			if err := execWithin(t, pool, nodes.WaitTimeout); err != nil {
+				t.Fatal(err)
+			}
+			// The frozen server has a second to answer: to the check or to the request to cancel, to the
+			// end of a connection, and to a new one.
+			if took := time.Since(began); took > 3500*time.Millisecond {
+				t.Errorf("the first statement on the next server succeeded after %s", took)
+			}
+		})
+	}
+}
+
+// freezeStatements returns when statements on all connections have timed out on a frozen server.
+func freezeStatements(t *testing.T, pool *pgxpool.Pool, freeze func(), conns int) {
+	t.Helper()
+	acquired := acquire(t, pool, conns)
+	freeze()
+	var ended sync.WaitGroup
+	for _, conn := range acquired {
+		ended.Go(func() {
+			defer conn.Release()
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if _, err := conn.Exec(ctx, "SELECT 1"); err == nil {
+				t.Error("the frozen server answers")
+			}
+		})
+	}
+	ended.Wait()
 }

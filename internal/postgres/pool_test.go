@@ -3,6 +3,8 @@ package postgres_test
 import (
 	"errors"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -82,5 +84,41 @@ func TestIdleConnectionsAreNotKept(t *testing.T) {
 			t.Errorf("%s: kept for %s, want %s", url, got, want)
 		}
 		pool.Close()
+	}
+}
+
+// A password that was changed in the password file is used by the next connection.
+func TestPoolReadsPasswordFileAgain(t *testing.T) {
+	t.Parallel()
+	address := pgtest.URL(t)
+	_, user := asLogin(t, address)
+	file := filepath.Join(t.TempDir(), "pgpass")
+	parsed, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed.User = url.User(user)
+	owner := pgtest.Connect(t, address)
+	var pool *pgxpool.Pool
+	for _, password := range []string{"first", "second"} {
+		exec(t, owner, "ALTER ROLE "+user+" PASSWORD '"+password+"'")
+		if err := os.WriteFile(file, []byte("*:*:*:*:"+password+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if pool == nil {
+			pool = newPool(t, parsed.String()+"&passfile="+url.QueryEscape(file))
+		}
+		pool.Reset()
+		if err := pool.Ping(t.Context()); err != nil {
+			t.Errorf("with the %s password: %v", password, err)
+		}
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, owner, "ALTER ROLE "+user+" PASSWORD 'first'")
+	pool.Reset()
+	if err := pool.Ping(t.Context()); err != nil {
+		t.Errorf("without the file: %v", err)
 	}
 }

@@ -46,19 +46,23 @@ func (t *Tracer) Insert(ctx context.Context, params []*rivertype.JobInsertParams
 // Tick is the span of a tick. Its methods may be called on nil.
 type Tick struct{ span trace.Span }
 
-// NewTick starts the span of a tick: the root of the trace of its job. count is the number of
-// ticks that its row of the ledger stands for.
-func (t *Tracer) NewTick(cron string, at time.Time, count int64, term int64, node string) *Tick {
+// NewTick starts the span of a tick, the parent of the spans of its job. Without a parent, it is
+// the root of the trace. count is the number of ticks that its row of the ledger stands for, and
+// term is 0 for a tick that runs by request.
+func (t *Tracer) NewTick(parent Carrier, cron string, at time.Time, count int64, term int64, node string) *Tick {
 	if t == nil {
 		return nil
 	}
 	attributes := []attribute.KeyValue{
-		keyCron.String(cron), keyTick.String(at.UTC().Format(time.RFC3339Nano)), keyTerm.Int64(term), keyNode.String(node),
+		keyCron.String(cron), keyTick.String(at.UTC().Format(time.RFC3339Nano)), keyNode.String(node),
+	}
+	if term != 0 {
+		attributes = append(attributes, keyTerm.Int64(term))
 	}
 	if count > 1 {
 		attributes = append(attributes, keyTicks.Int64(count))
 	}
-	_, span := t.tracer.Start(context.Background(), "tick "+cron, trace.WithNewRoot(),
+	_, span := t.tracer.Start(parent.Into(context.Background()), "tick "+cron,
 		trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attributes...))
 	return &Tick{span}
 }

@@ -81,7 +81,7 @@ var cheapJob = &rivertype.JobRow{ID: 7, Kind: "greet", Attempt: 1, Metadata: []b
 
 // untraced does all that a node without tracing does for a job, from its tick to its end.
 func untraced(tracer *Tracer, observer prometheus.Observer) {
-	tick := tracer.NewTick("nightly", time.Time{}, 1, 7, "node-a")
+	tick := tracer.NewTick(Carrier{}, "nightly", time.Time{}, 1, 7, "node-a")
 	tick.Recorded("fired", "", 7)
 	tracer.Assigned(7, time.Time{}, 1, 1, nil)
 	attempt := tracer.StartAttempt(cheapJob, "node-a")

@@ -39,7 +39,8 @@
 // The leader reads the keys of the jobs of a page only if their queue or kind has a limit by
 // key. A job whose key has no place counts as one that no node can take: the cursor moves past
 // it, and jobs of other keys behind it are offered. While there are such jobs at the top of a
-// queue, the top is read more often, because they are the next ones that get a place.
+// queue, the top is read more often, because they are the next ones that get a place. What is between
+// the top and the cursor is read again page by page, because a place may become free for any of them.
 //
 // A limit by key may also hold on each node: then there is a group for each node, and a node
 // without a place is not picked. The lock of such a group has the name under which the node claims.
@@ -62,7 +63,8 @@
 // jobs of each key, by an index with the key before the priority, and the leader remembers which
 // key it served last. So the cost of a page does not depend on the backlogs of the keys. The loop
 // builds the index of each fair queue beside its steps, and drops those that no queue needs.
-// Until the index is ready, the queue is read by position.
+// Until the index is ready, the queue is read by position. Jobs that cannot be placed are passed: a
+// pass remembers for each key and priority how far it has read.
 //
 // Nothing here is authoritative. A job stays available until a node claims it, and the
 // claim checks the term. If an offer is lost, rejected or outdated, the job is offered

@@ -73,7 +73,7 @@ func (f facts) explain(strategy string) explain.Placement {
 	}
 	if !jobstore.Finished(f.job.State) && f.job.State != "running" {
 		p.Candidates, p.Limit, p.LimitHolders = f.candidates(strategy), f.full.say(), f.full.holders
-		p.LimitUntil = f.full.freeAt
+		p.LimitUntil, p.LimitAhead = f.full.freeAt, f.full.ahead
 	}
 	p.Sentence = p.Say(f.job, f.now)
 	return p
@@ -203,7 +203,9 @@ func gather(ctx context.Context, db postgres.DB, id int64, policy nodestore.Poli
 	if f.job, err = jobstore.New(db).Get(ctx, id); err != nil {
 		return f, err
 	}
-	f.requirements = job{position: position{id: id}, kind: f.job.Kind, queue: f.job.Queue}
+	f.requirements = job{
+		position: position{int16(f.job.Priority), f.job.ScheduledAt, id}, kind: f.job.Kind, queue: f.job.Queue,
+	}
 	if err := f.readRequirements(ctx, db); err != nil {
 		return f, fmt.Errorf("read its requirements: %w", err)
 	}

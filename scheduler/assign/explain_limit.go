@@ -9,6 +9,7 @@ import (
 
 	"github.com/forge-scheduler/forge/internal/explain"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
@@ -28,8 +29,10 @@ type fullLimit struct {
 	// used is the number of used places. holders are some of the jobs that use them.
 	used    int
 	holders []int64
-	// units are those of the job in a rate. freeAt is when they may start, by the clock of the
-	// database, in wait from now; zero if they never do.
+	// ahead is a job of several units before the job, for which the rate holds it back, or zero.
+	ahead int64
+	// units are those of the job in a rate, or of the one ahead. freeAt is when they may start, by the
+	// clock of the database, in wait from now; zero if they never do.
 	units  int
 	freeAt time.Time
 	wait   time.Duration
@@ -43,9 +46,12 @@ func (f *facts) readFullLimits(ctx context.Context, db postgres.DB) error {
 	if err != nil {
 		return err
 	}
-	var members []*member
+	var members, available []*member
 	for _, n := range f.nodes {
 		members = append(members, f.member(n))
+		if n.State != nodestore.Left && unavailability(n) == "" {
+			available = append(available, members[len(members)-1])
+		}
 	}
 	l.set(inForce, members)
 	if !l.isLimited(f.requirements) {
@@ -53,6 +59,9 @@ func (f *facts) readFullLimits(ctx context.Context, db postgres.DB) error {
 	}
 	jobs := []job{f.requirements}
 	if err := l.read(ctx, db, jobs, f.now, 0, func(job) bool { return true }); err != nil {
+		return err
+	}
+	if jobs[0], err = l.readHolds(ctx, db, jobs[0], available, f.inForce, f.now); err != nil {
 		return err
 	}
 	if r, ok := l.full(jobs[0], l.groupsOf(jobs[0]), time.Now()); ok {
@@ -77,6 +86,9 @@ func (f *facts) readFullLimits(ctx context.Context, db postgres.DB) error {
 func (l *limits) describe(ctx context.Context, db postgres.DB, j job, r refusal) (full fullLimit, err error) {
 	full = fullLimit{Limit: l.inForce[r.limitID], value: r.key, used: l.used(r.group), units: j.units()}
 	if r.class == jobstore.ClassRate {
+		if h, behind := l.holdOn(r.group, j); behind && r.ever {
+			full.ahead, full.units = h.id, h.units
+		}
 		window := l.windows[r.group]
 		if wait, ever := window.Wait(full.Limit, 0, full.units, window.Now); ever {
 			full.freeAt, full.wait = window.Now.Add(wait), wait
@@ -113,6 +125,10 @@ func (f fullLimit) say() string {
 	}
 	if f.freeAt.IsZero() {
 		return fmt.Sprintf("it needs %d units, which %s never has within %s; change its weight or the limit", f.units, what, rate)
+	}
+	if f.ahead != 0 {
+		return fmt.Sprintf("job %d is ahead of it and needs %d units of what %s may start at %s; the start of job %d is possible at %s, in %s",
+			f.ahead, f.units, what, rate, f.ahead, explain.Instant(f.freeAt), explain.Span(f.wait))
 	}
 	start := "the next start is"
 	if f.units > 1 {

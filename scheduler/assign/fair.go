@@ -17,16 +17,13 @@ const (
 	// oldestEvery is which share of the pages of a fair queue reads each key's oldest jobs
 	// instead of the most urgent ones, so that no priority starves.
 	oldestEvery = 8
-	// indexRetry is the pause after an index of a fair queue could not be built.
-	indexRetry = time.Minute
-	// unplacedRetry is when a job that no member could take is tried again. maxLeftOut is the
-	// maximum number of jobs of a queue that are left out, and maxFullKeys of keys.
+	// unplacedRetry is when a job that no member could take is tried again. maxPassedKeys is the
+	// maximum number of keys of a queue of which jobs are passed, and maxFullKeys of full ones.
 	unplacedRetry = 2 * time.Second
-	maxLeftOut    = 10_000
+	maxPassedKeys = 10_000
 	maxFullKeys   = 1000
-	// passPages is the maximum number of pages of a pass: more than wide pages need for
-	// maxLeftOut jobs.
-	passPages = 2 * maxLeftOut / widePage
+	// maxPass is the maximum time of a pass while there are always jobs that can be placed.
+	maxPass = 5 * time.Minute
 )
 
 // fairTurns is where the turns of a fair queue are. A fair queue is read key by key, so the
@@ -35,27 +32,29 @@ type fairTurns struct {
 	queue jobstore.FairQueue
 	from  jobstore.FairPosition
 	pages int
-	// A pass reads rounds of all keys until one of them finds nothing to place or to leave out.
-	// passBegan is the page with which it has begun to leave out jobs. passFrom is the key after
-	// which its round has begun, and around reports that the round has come past that key.
-	passBegan int
+	// A pass reads rounds of all keys until one of them finds nothing to place or to pass. passBegan
+	// is when it has begun to pass jobs. passFrom is the key after which its round has begun, and
+	// around reports that the round has come past that key.
+	passBegan time.Time
 	passFrom  string
 	around    bool
 	// backlog reports that the last page of the pass left jobs unread or without credit.
 	backlog bool
 	// offered contains the jobs with pending offers, the oldest first. Pages do not contain them.
 	offered []offeredTurn
-	// leftOut contains jobs that could not be placed: the pages of the pass do not contain them,
-	// so that they delay no other jobs. At retryAt, a page of all jobs tries them again. Until
+	// passed contains, for each priority of a key, the position up to which the pass has read jobs
+	// that could not be placed. Its pages begin there, so that these jobs delay no others. leftOut is
+	// the number of these jobs. At retryAt, a page from the top tries the first of them again. Until
 	// then, pages do not contain the keys of fullKeys either, whose limit is reached.
-	leftOut  map[int64]bool
+	passed   map[string]*[jobstore.Priorities]jobstore.Position
+	leftOut  int
 	fullKeys map[string]bool
 	retryAt  time.Time
-	fromTop  bool // the last page was one of all jobs
+	fromTop  bool // the last page was one from the top
 }
 
 func newFairTurns(queue jobstore.FairQueue) *fairTurns {
-	return &fairTurns{queue: queue, leftOut: map[int64]bool{}, fullKeys: map[string]bool{}}
+	return &fairTurns{queue: queue, passed: map[string]*[jobstore.Priorities]jobstore.Position{}, fullKeys: map[string]bool{}}
 }
 
 // offeredTurn is a job that was offered at a time.
@@ -76,14 +75,14 @@ func (f *fairTurns) jobstoreScan(limit int, claimTimeout time.Duration, now time
 		scan.Skip = append(scan.Skip, o.id)
 	}
 	if !f.fromTop {
-		scan.Skip = slices.AppendSeq(scan.Skip, maps.Keys(f.leftOut))
+		scan.Passed = f.passed
 		scan.SkipKeys = slices.Collect(maps.Keys(f.fullKeys))
 	}
 	return scan
 }
 
-// beginPage begins a pass if the last one has ended, and decides whether the next page is one of
-// all jobs: at retryAt, and at most every second one, so that a slow pass comes to its end. It
+// beginPage begins a pass if the last one has ended, and decides whether the next page is one from
+// the top: at retryAt, and at most every second one, so that a slow pass comes to its end. It
 // returns whether a pass begins.
 func (f *fairTurns) beginPage(now time.Time) (newPass bool) {
 	f.pages++
@@ -94,33 +93,39 @@ func (f *fairTurns) beginPage(now time.Time) (newPass bool) {
 	f.fromTop = false
 	switch {
 	case !f.leavesOut():
+		f.passBegan = now
 		return !f.backlog
 	case !retry:
 		return false
 	}
 	f.retryAt = time.Time{}
 	clear(f.fullKeys)
-	newPass = !f.backlog || f.pages-f.passBegan > passPages
+	newPass = !f.backlog || now.Sub(f.passBegan) > maxPass
 	if newPass {
-		clear(f.leftOut)
+		clear(f.passed)
+		f.leftOut, f.passBegan = 0, now
 	}
 	f.fromTop = !newPass
 	return newPass
 }
 
-func (f *fairTurns) leavesOut() bool { return len(f.leftOut)+len(f.fullKeys) > 0 }
+// endPass has the next page begin a pass.
+func (f *fairTurns) endPass() { f.passBegan, f.retryAt = time.Time{}, time.Time{} }
+
+func (f *fairTurns) leavesOut() bool { return len(f.passed)+len(f.fullKeys) > 0 }
 
 func (f *fairTurns) beginRound(key string) { f.passFrom, f.around = key, false }
 
-// serve records that a job of a key was placed. After as many jobs as its weight, the turn of
-// the key is over.
-func (f *fairTurns) serve(key string, id int64) {
-	delete(f.leftOut, id)
-	f.beginRound(key)
-	if f.from.Key != key {
-		f.from = jobstore.FairPosition{Key: key}
+// serve records that a job was placed. After as many jobs as its weight, the turn of its key is over.
+func (f *fairTurns) serve(j job) {
+	if f.hasPassed(j) {
+		f.leftOut = max(0, f.leftOut-1)
 	}
-	if f.from.Served++; f.from.Served >= f.queue.Weight(key) {
+	f.beginRound(j.fairKey)
+	if f.from.Key != j.fairKey {
+		f.from = jobstore.FairPosition{Key: j.fairKey}
+	}
+	if f.from.Served++; f.from.Served >= f.queue.Weight(j.fairKey) {
 		f.from.Served = 0
 	}
 }
@@ -141,18 +146,28 @@ func (f *fairTurns) endTurn(key string, leftOut bool) bool {
 	return !f.around
 }
 
-// leaveOut leaves a job out of the pages of the pass, and tries it again at a time. It returns
-// false if that was known, or if too many are left out.
-func (f *fairTurns) leaveOut(id int64, retryAt time.Time) bool {
+// pass leaves a job out of the pages of the pass with those before it, and tries it again at a time.
+// It returns false if it was passed before, or if too many keys have such jobs.
+func (f *fairTurns) pass(j job, retryAt time.Time) bool {
 	f.retryAt = earliest(f.retryAt, retryAt)
-	if len(f.leftOut) >= maxLeftOut || f.leftOut[id] {
+	if f.passed[j.fairKey] == nil {
+		if len(f.passed) >= maxPassedKeys {
+			return false
+		}
+		f.passed[j.fairKey] = &[jobstore.Priorities]jobstore.Position{}
+	}
+	if f.hasPassed(j) {
 		return false
 	}
-	if len(f.leftOut) == 0 {
-		f.passBegan = f.pages
-	}
-	f.leftOut[id] = true
+	f.passed[j.fairKey][j.priority-1] = jobstore.Position{ScheduledAt: j.scheduledAt, ID: j.id}
+	f.leftOut++
 	return true
+}
+
+// hasPassed reports whether the job is up to the position that the pass has reached.
+func (f *fairTurns) hasPassed(j job) bool {
+	passed := f.passed[j.fairKey]
+	return passed != nil && !passed[j.priority-1].Before(jobstore.Position{ScheduledAt: j.scheduledAt, ID: j.id})
 }
 
 // skipKey leaves the jobs of a key out of the pages until a time.
@@ -213,7 +228,7 @@ func (l *loop) placeTurn(s *scanPage, key string, assigned map[*member]jobsByQue
 		retry := unplacedRetry
 		switch placed := l.pendingOffers[j.id].at.Equal(l.lastStep); {
 		case placed:
-			fair.serve(key, j.id)
+			fair.serve(j)
 			s.progress = true
 			return true
 		case !l.paused[j.id] && s.unplaced == unplaced: // not due yet
@@ -225,7 +240,7 @@ func (l *loop) placeTurn(s *scanPage, key string, assigned map[*member]jobsByQue
 		case s.fullGroup != group{}:
 			retry = limitedTopInterval
 		}
-		leftOut = fair.leaveOut(j.id, l.lastStep.Add(retry)) || leftOut
+		leftOut = fair.pass(j, l.lastStep.Add(retry)) || leftOut
 	}
 	s.progress = fair.endTurn(key, leftOut) || s.progress
 	return true
@@ -239,7 +254,7 @@ func (l *loop) fills(full group, queue jobstore.FairQueue) bool {
 
 // advanceTurns records the result of a page.
 func (q *queueScan) advanceTurns(s scanPage) {
-	q.waiting = len(q.fair.leftOut)
+	q.waiting = q.fair.leftOut
 	if s.fromTop {
 		return
 	}
@@ -285,115 +300,4 @@ func (l *loop) sweepTurns(ctx context.Context, scans []scanPage, first int, jobs
 		}
 	}
 	return jobs, nil
-}
-
-// indexBuild builds and drops indexes of fair queues beside the loop: one at a time, because
-// each waits for all older transactions.
-type indexBuild struct {
-	next    indexWork     // the next change, or nil
-	ended   chan struct{} // closed when the running change has ended; nil if none was started
-	err     error         // set before ended is closed
-	retryAt time.Time
-	// none reports that there was no index and none was needed at the last read.
-	none bool
-}
-
-// indexWork changes an index.
-type indexWork func(ctx context.Context, store *jobstore.Store) error
-
-func (b *indexBuild) hasEnded() bool {
-	select {
-	case <-b.ended:
-		return true
-	default:
-		return false
-	}
-}
-
-// wait waits until the running change has ended.
-func (b *indexBuild) wait() {
-	if b.ended != nil {
-		<-b.ended
-	}
-}
-
-// readFair reads which indexes are ready, applies that to the queues, and notes which index is
-// to be built or dropped next.
-func (l *loop) readFair(ctx context.Context) error {
-	wanted := l.nodes.inForce.fair
-	if len(wanted) == 0 && l.index.none {
-		return nil
-	}
-	var indexes []jobstore.FairIndex
-	err := l.within(ctx, func(ctx context.Context) (err error) {
-		indexes, err = jobstore.New(l.pool).FairIndexes(ctx)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	ready := map[string]bool{}
-	for _, index := range indexes {
-		ready[index.Name] = index.Ready
-	}
-	for name, q := range l.queueScans {
-		fair, ok := wanted[name]
-		q.setFair(fair, ok && ready[fair.IndexName()])
-	}
-	l.index.next, l.index.none = nextIndexWork(wanted, indexes), len(indexes)+len(wanted) == 0
-	return nil
-}
-
-// nextIndexWork returns the next change that the queues need, or nil. An index that is not ready
-// and that no session builds is what an interrupted build left.
-func nextIndexWork(wanted map[string]jobstore.FairQueue, indexes []jobstore.FairIndex) indexWork {
-	missing := map[string]jobstore.FairQueue{}
-	for _, q := range wanted {
-		missing[q.IndexName()] = q
-	}
-	for _, index := range indexes {
-		_, needed := missing[index.Name]
-		switch {
-		case !index.Ready && index.Building:
-			return nil
-		case !index.Ready || !needed:
-			return func(ctx context.Context, store *jobstore.Store) error { return store.DropFairIndex(ctx, index.Name) }
-		}
-		delete(missing, index.Name)
-	}
-	for _, name := range slices.Sorted(maps.Keys(missing)) {
-		return func(ctx context.Context, store *jobstore.Store) error {
-			return store.CreateFairIndex(ctx, missing[name])
-		}
-	}
-	return nil
-}
-
-// startIndexWork starts the next change, unless one runs or has failed a short time ago. Its
-// end triggers a step, which reads the indexes again.
-func (l *loop) startIndexWork(ctx context.Context) {
-	work := l.index.next
-	if work == nil || l.index.ended != nil || l.lastStep.Before(l.index.retryAt) {
-		return
-	}
-	ended := make(chan struct{})
-	l.index.ended, l.index.next = ended, nil
-	go func() {
-		defer l.below.interrupt()
-		defer close(ended)
-		l.index.err = work(ctx, jobstore.New(l.pool))
-	}()
-}
-
-// finishIndexWork takes the result of a change that has ended.
-func (l *loop) finishIndexWork(ctx context.Context) {
-	if !l.index.hasEnded() {
-		return
-	}
-	l.index.ended, l.nodesAt = nil, time.Time{}
-	if err := l.index.err; err != nil {
-		l.index.retryAt = l.lastStep.Add(indexRetry)
-		l.logger.WarnContext(ctx, "cannot change the index of a fair queue; a queue without its index is offered by priority and time",
-			"error", err, "retry_in", indexRetry)
-	}
 }

@@ -41,6 +41,50 @@ func TestFairPageLeavesOutPendingOffersOfItsQueue(t *testing.T) {
 	}
 }
 
+// inTurn returns a job of a fair queue.
+func inTurn(id int64) job { return job{position: position{priority: 1, id: id}, inTurn: true} }
+
+// While others can always be placed, passed jobs are read again after a time, and not before.
+func TestFairPassEndsInTime(t *testing.T) {
+	t.Parallel()
+	q, now := &queueScan{queue: "q", fair: newFairTurns(jobstore.FairQueue{})}, time.Now()
+	page := func(after time.Duration) (passed bool) {
+		now = now.Add(after)
+		s := q.turns(now, 10)[0]
+		s.stopped = true
+		q.advanceTurns(s)
+		return q.fair.hasPassed(inTurn(5))
+	}
+	page(0)
+	page(2 * maxPass)
+	q.fair.pass(inTurn(5), now.Add(unplacedRetry))
+	if !q.fair.hasPassed(inTurn(4)) || q.fair.hasPassed(inTurn(6)) {
+		t.Error("the position is wrong")
+	}
+	for range 3 {
+		if !page(maxPass / 4) {
+			t.Fatal("the pass has ended early")
+		}
+	}
+	if page(maxPass/2) && page(0) {
+		t.Error("the pass has not ended")
+	}
+	q.fair.pass(inTurn(5), now.Add(unplacedRetry))
+	if !page(maxPass / 2) {
+		t.Error("the next pass has ended early")
+	}
+	l := limitedLoop()
+	l.queueScans = map[string]*queueScan{"q": q}
+	l.works(`{"queue": "q", "from": "2026-11-20T12:00:00Z"}`)
+	if !page(time.Second) {
+		t.Error("a release has ended the pass")
+	}
+	l.works(`{"queue": "q", "from": "1970-01-01T00:00:00Z"}`)
+	if page(time.Second) && page(0) {
+		t.Error("a resume has not ended the pass")
+	}
+}
+
 // offerNow assigns the jobs to the only member.
 func (l *loop) offerNow(jobs ...job) {
 	for _, j := range jobs {
@@ -61,7 +105,7 @@ func TestFairPassEndsAfterARound(t *testing.T) {
 	for _, key := range []string{"a", "b", ""} { // jobs without a key come last
 		check("at the first key", key, false, key != "")
 	}
-	f.serve("b", 1)
+	f.serve(job{fairKey: "b"})
 	check("from the key that was served", "c", false, true)
 	check("from the last key to the first", "", false, true)
 	check("before the key that was served", "a", false, true)
@@ -86,7 +130,7 @@ func TestFairPassCountsUnworkedJobs(t *testing.T) {
 		t.Helper()
 		s := q.turns(now, 10)[0]
 		for _, id := range found {
-			s.progress = q.fair.leaveOut(id, now.Add(unplacedRetry)) || s.progress
+			s.progress = q.fair.pass(inTurn(id), now.Add(unplacedRetry)) || s.progress
 			s.unworked, s.more = s.unworked.add("k", 1), true
 		}
 		q.advanceTurns(s)

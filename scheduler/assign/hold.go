@@ -24,6 +24,7 @@ type hold struct {
 	position
 
 	queue string
+	units int
 	// until is when the job is read again.
 	until time.Time
 	// inTurn reports that the queue is read in turns, and fairKey is the job's key then.
@@ -80,7 +81,7 @@ func (l *limits) setHold(g group, j job, until time.Time) {
 	if len(l.holds[g]) == 0 && len(l.holds) >= maxHolds {
 		return
 	}
-	renewed := hold{position: j.position, queue: j.queue, until: until, inTurn: j.inTurn, fairKey: j.fairKey}
+	renewed := hold{position: j.position, queue: j.queue, units: j.units(), until: until, inTurn: j.inTurn, fairKey: j.fairKey}
 	holds := l.holds[g]
 	i := slices.IndexFunc(holds, func(h hold) bool { return h.id == j.id || !h.isBefore(j) })
 	switch {
@@ -254,14 +255,14 @@ func (l *loop) settleHolds(scans []scanPage, jobs []job) []job {
 	return slices.Insert(jobs, 0, first...)
 }
 
-// canStart reports whether a member would have a place for a job if it had room. held is a limit per
-// node that holds the job back on a member that suits it, zero if there is none.
-func (l *loop) canStart(j job) (can bool, held group) {
-	for _, m := range l.nodes.members {
+// canStart reports whether one of the members would have a place for a job if it had room. held is a
+// limit per node that holds the job back on a member that suits it, zero if there is none.
+func (l *limits) canStart(j job, members []*member) (can bool, held group) {
+	for _, m := range members {
 		if _, works := m.queues[j.queue]; !works || !m.suits(j) {
 			continue
 		}
-		r, full := l.limits.fullOn(m, j)
+		r, full := l.fullOn(m, j)
 		if !full {
 			return true, group{}
 		}

@@ -86,7 +86,7 @@ func (l *loop) refuse(s *scanPage, j job, groups []group, r refusal) bool {
 	case r.class != jobstore.ClassRate || !r.ever:
 		l.limits.endHolds(j.id, groups)
 	default:
-		can, held := l.canStart(j)
+		can, held := l.limits.canStart(j, l.nodes.members)
 		if can {
 			l.limits.hold(j, groups, r, l.lastStep)
 			break

@@ -27,11 +27,13 @@ const (
 
 // queueScan is the sweep's position in one queue. The top of the queue is its beginning, or
 // where the marks are if a read from the beginning takes long. During a backlog, the cursor is
-// deep in the queue, and the top is read again every topInterval.
+// deep in the queue, and what is before it is read again: every topInterval the top, and a page of
+// the rest, in which jobs wait that could not be placed.
 type queueScan struct {
 	queue     string
 	marks     marks
 	cursor    position // zero means that the next scan starts at the top
+	again     position // where the pages before the cursor continue; zero means behind the top
 	topReadAt time.Time
 	// heldUntil is when a queue that has reached its limit is read again.
 	heldUntil time.Time
@@ -55,7 +57,7 @@ type scanPage struct {
 	queueScan *queueScan
 	after     position // zero means from the top
 	limit     int
-	// fromTop marks an additional read from the top, which does not move the cursor.
+	// fromTop marks an additional read before the cursor, or of all turns, which does not move it.
 	fromTop bool
 	// due is set in a page that is read for the one job of a hold, and does not move the cursor.
 	due *dueHold
@@ -109,6 +111,9 @@ func (q *queueScan) scans(now time.Time, room, pending int, topEvery time.Durati
 	if now.Sub(q.topReadAt) >= topEvery {
 		q.topReadAt, top.fromTop = now, true
 		plan = append(plan, top)
+		if q.again != (position{}) {
+			plan = append(plan, scanPage{queueScan: q, after: q.again, limit: min(maxPage, page), last: q.again, fromTop: true})
+		}
 	}
 	return plan
 }
@@ -169,7 +174,11 @@ func (q *queueScan) advance(s scanPage) {
 	if s.after == (position{}) {
 		q.hasLimited = s.limited
 	}
-	if s.fromTop || s.due != nil {
+	if s.due != nil {
+		return
+	}
+	if s.fromTop {
+		q.advanceAgain(s)
 		return
 	}
 	q.counting += s.unplaced
@@ -181,9 +190,20 @@ func (q *queueScan) advance(s scanPage) {
 		q.cursor = s.last
 		return
 	}
-	q.cursor = position{}
+	q.cursor, q.again = position{}, position{}
 	q.waiting, q.counting = q.counting, 0
 	q.unworked, q.countingUnworked = q.countingUnworked, nil
+}
+
+// advanceAgain moves the position of the pages before the cursor after one of them, or after the top.
+func (q *queueScan) advanceAgain(s scanPage) {
+	switch {
+	case s.after != q.again: // the top, while another page continues
+	case (s.stopped || s.read == s.limit) && s.last.compare(q.cursor) < 0:
+		q.again = s.last
+	default:
+		q.again = position{}
+	}
 }
 
 // availableJob returns a job that a scan found.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/internal/postgres"
@@ -77,5 +78,39 @@ func TestLongOutageIsRecordedInFewRows(t *testing.T) {
 	}
 	if holes := count(t, pool, holesSQL, "c"); holes != 0 {
 		t.Errorf("%d seconds lost or doubled", holes)
+	}
+}
+
+// Ticks that were run by hand before the leader recorded them do not stop the ticks after them,
+// even if a whole slice consists of them.
+func TestTicksRunByHandDoNotStopSlices(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]int{"from the watermark": 1, "after a tick that was missed": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool := pgtest.Pool(t)
+			spec := everySecond("allow")
+			spec.CatchUpSpan = config.Duration(24 * time.Hour)
+			apply(t, pool, "h1", map[string]cronstore.Spec{"c": spec})
+			rewind(t, pool, 9*time.Hour)
+			_, err := pool.Exec(t.Context(), `
+				INSERT INTO forge_cron_ticks (cron, tick, verdict, reason, term, node_id, recorded_at, lateness_ms, tick_count)
+				SELECT 'c', c.watermark + n * interval '1 s', 'triggered', '', 0, '', now(), 0, 1
+				FROM forge_crons AS c, generate_series($1::int, 21000) AS n`, first)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lead(t, newFirer(t, pool, newInserter(t, pool)), makeLeader(t, pool, "a"))
+			await(t, pool, 1, `SELECT count(*) FROM forge_crons WHERE watermark > now() - interval '1 minute'`)
+			missing := count(t, pool, `
+				SELECT extract(epoch FROM date_trunc('second', c.watermark) - min(t.tick))::bigint + 1 - sum(t.tick_count)
+				FROM forge_crons AS c JOIN forge_cron_ticks AS t ON t.cron = c.name AND t.tick <= c.watermark GROUP BY c.watermark`)
+			if missing != 0 {
+				t.Errorf("%d ticks are not recorded", missing)
+			}
+			if n := count(t, pool, `SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'caught_up'`); n != 1 {
+				t.Errorf("%d ticks were caught up, want the latest", n)
+			}
+		})
 	}
 }

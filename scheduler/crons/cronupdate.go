@@ -13,7 +13,9 @@ type cronUpdate struct {
 	// What was read.
 	cron         *cronstore.Cron     // as it was locked
 	timeline     *cronstore.Timeline // its definition
-	due          []cronstore.Due     // due ticks after the watermark
+	since        time.Time           // the ticks after it are examined
+	limit        int                 // maximum length of due
+	due          []cronstore.Due     // due ticks after since
 	examined     int                 // number of ticks
 	more         bool                // more ticks are due after these
 	firstDelayed time.Time           // first tick whose jitter has not passed, or zero
@@ -31,6 +33,24 @@ type cronUpdate struct {
 	next      time.Time         // of the next check
 	blocked   cronstore.Blocked // the run because of which the newest tick was skipped
 	ready     time.Time         // when its jobs become available; zero means at once
+}
+
+// collect finds the due ticks that are not recorded.
+func (u *cronUpdate) collect(now time.Time, recorded map[cronstore.Key]bool) {
+	u.due, u.more, u.firstDelayed = u.due[:0], false, time.Time{}
+	for tick := range u.timeline.Ticks(u.since, now) {
+		if tick.FiresAt.After(now) {
+			u.firstDelayed = tick.At
+			return
+		}
+		if recorded[cronstore.KeyOf(u.cron.Name, tick.At)] {
+			continue
+		}
+		if u.more = len(u.due) == u.limit; u.more {
+			return
+		}
+		u.due = append(u.due, tick)
+	}
 }
 
 // ticksOf counts the due ticks that were examined.

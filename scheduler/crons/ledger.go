@@ -195,7 +195,7 @@ func (l *ledger) lockAndDecide(ctx context.Context, tx pgx.Tx, now, due time.Tim
 		updates[i] = l.collectDue(ctx, &locked[i], due, remaining)
 		remaining -= updates[i].examined
 	}
-	if err := dropRecorded(ctx, tx, updates); err != nil {
+	if err := dropRecorded(ctx, tx, due, updates); err != nil {
 		return nil, err
 	}
 	if err := l.readOverlapInputs(ctx, tx, updates, inputs); err != nil {
@@ -217,24 +217,14 @@ func (l *ledger) collectDue(ctx context.Context, cron *cronstore.Cron, now time.
 	if failpoint.Off("crons/catch-up") && l.timelines[cron.Name] == nil {
 		since = now
 	}
-	u := &cronUpdate{cron: cron, timeline: l.resolveTimeline(ctx, cron), floor: l.floors[cron.Name], watermark: cron.Watermark}
+	u := &cronUpdate{cron: cron, timeline: l.resolveTimeline(ctx, cron), floor: l.floors[cron.Name], since: since, watermark: cron.Watermark}
 	if !u.timeline.Readable() {
 		return u
 	}
-	limit := sliceLimit(u.timeline.Spec(), l.tickLimit.Next())
-	if remaining <= 0 {
-		limit = 0
+	if remaining > 0 {
+		u.limit = sliceLimit(u.timeline.Spec(), l.tickLimit.Next())
 	}
-	for tick := range u.timeline.Ticks(since, now) {
-		if tick.FiresAt.After(now) {
-			u.firstDelayed = tick.At
-			break
-		}
-		if u.more = len(u.due) == limit; u.more {
-			break
-		}
-		u.due = append(u.due, tick)
-	}
+	u.collect(now, nil)
 	u.examined = len(u.due)
 	return u
 }
@@ -256,7 +246,7 @@ func (l *ledger) resolveTimeline(ctx context.Context, cron *cronstore.Cron) *cro
 // dropRecorded removes ticks that are already in the ledger, for example because they
 // were triggered by hand. A single row does not need this because the unique key rejects
 // a duplicate. A range must not count such ticks.
-func dropRecorded(ctx context.Context, tx pgx.Tx, updates []*cronUpdate) error {
+func dropRecorded(ctx context.Context, tx pgx.Tx, now time.Time, updates []*cronUpdate) error {
 	var (
 		crons []string
 		after []time.Time
@@ -274,9 +264,9 @@ func dropRecorded(ctx context.Context, tx pgx.Tx, updates []*cronUpdate) error {
 		return err
 	}
 	for _, u := range updates {
-		u.due = slices.DeleteFunc(u.due, func(tick cronstore.Due) bool {
-			return recorded[cronstore.KeyOf(u.cron.Name, tick.At)]
-		})
+		if slices.ContainsFunc(u.due, func(tick cronstore.Due) bool { return recorded[cronstore.KeyOf(u.cron.Name, tick.At)] }) {
+			u.collect(now, recorded)
+		}
 	}
 	return nil
 }

@@ -15,14 +15,24 @@ import (
 	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/internal/tracing"
+	"github.com/forge-scheduler/forge/leaderstore"
 )
 
 // Manual runs ticks on request. It works on every node: the lock on the cron's row
 // excludes the leader, and the unique key of the ledger prevents a second run. The
-// overlap policy does not apply. The span of the context is the parent of the jobs' spans.
+// overlap policy does not apply. The span of the context is the parent of the ticks' spans.
 type Manual struct {
 	DB       postgres.DB
 	Inserter Inserter
+	// Tracer creates the spans of ticks; nil means none: the span of the context is then the
+	// parent of the jobs' spans.
+	Tracer *tracing.Tracer
+	NodeID string
+}
+
+// traces returns the spans of the ticks of a request.
+func (m Manual) traces(ctx context.Context) *tickTraces {
+	return &tickTraces{tracer: m.Tracer, parent: tracing.FromContext(ctx), fence: leaderstore.Fence{NodeID: m.NodeID}}
 }
 
 // Trigger runs a cron now, or runs a due tick that has not run. It returns the ledger
@@ -30,6 +40,7 @@ type Manual struct {
 // ErrFuture.
 func (m Manual) Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tick, error) {
 	var row cronstore.Tick
+	traces := m.traces(ctx)
 	err := pgx.BeginFunc(ctx, m.DB, func(tx pgx.Tx) error {
 		cron, now, err := cronstore.New(tx).LockConfigured(ctx, t.Cron)
 		if err != nil {
@@ -45,7 +56,7 @@ func (m Manual) Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tic
 			}
 			cron.Spec.Args = t.Args
 		}
-		if row, err = m.run(ctx, tx, &cron, at, cronstore.Triggered, "Triggered by "+t.By); err != nil {
+		if row, err = m.run(ctx, tx, &cron, at, "Triggered by "+t.By, traces); err != nil {
 			return err
 		}
 		if row, err = cronstore.New(tx).FindTick(ctx, t.Cron, row.Tick); err != nil {
@@ -54,6 +65,7 @@ func (m Manual) Trigger(ctx context.Context, t cronstore.Trigger) (cronstore.Tic
 		return eventstore.New(tx).Append(ctx, eventstore.Event{Type: eventstore.CronTriggered},
 			map[string]any{"cron": t.Cron, "tick": row.Tick.UTC(), "job_id": row.JobID, "by": t.By})
 	})
+	traces.finish([]cronstore.Tick{row}, err)
 	if err != nil {
 		return row, fmt.Errorf("trigger cron %s: %w", t.Cron, err)
 	}
@@ -78,23 +90,22 @@ func checkArgs(ctx context.Context, tx pgx.Tx, job string, args json.RawMessage)
 }
 
 // run claims a tick and inserts its job.
-func (m Manual) run(ctx context.Context, tx pgx.Tx, cron *cronstore.Cron, at time.Time, verdict cronstore.Verdict, reason string) (cronstore.Tick, error) {
-	row, err := cronstore.New(tx).Claim(ctx, cron, at, verdict, reason)
+func (m Manual) run(ctx context.Context, tx pgx.Tx, cron *cronstore.Cron, at time.Time, reason string, traces *tickTraces) (cronstore.Tick, error) {
+	row, err := cronstore.New(tx).Claim(ctx, cron, at, cronstore.Triggered, reason)
 	if err != nil {
 		return row, err
 	}
 	rows := []cronstore.Tick{row}
-	err = m.insert(ctx, tx, cron, rows)
+	err = m.insert(ctx, tx, cron, rows, traces)
 	return rows[0], err
 }
 
 // insert inserts the jobs of claimed ticks and links them to their rows.
-func (m Manual) insert(ctx context.Context, tx pgx.Tx, cron *cronstore.Cron, rows []cronstore.Tick) error {
+func (m Manual) insert(ctx context.Context, tx pgx.Tx, cron *cronstore.Cron, rows []cronstore.Tick, traces *tickTraces) error {
 	batch := make([]jobstore.NewJob, len(rows))
-	parent := tracing.FromContext(ctx)
 	for i, row := range rows {
 		batch[i] = newJob(&cron.Spec, row, 0)
-		parent.AddTo(batch[i].Metadata)
+		traces.start(row, batch[i].Metadata)
 	}
 	ids, err := m.Inserter.InsertMany(ctx, tx, batch)
 	if err != nil {
@@ -137,6 +148,7 @@ func (m Manual) Backfill(ctx context.Context, b cronstore.Backfill, by string, p
 // backfill runs some ticks in one transaction.
 func (m Manual) backfill(ctx context.Context, name string, ticks []time.Time, by string) (int, error) {
 	var rows []cronstore.Tick
+	traces := m.traces(ctx)
 	err := pgx.BeginFunc(ctx, m.DB, func(tx pgx.Tx) error {
 		cron, _, err := cronstore.New(tx).LockConfigured(ctx, name)
 		if err != nil {
@@ -155,12 +167,13 @@ func (m Manual) backfill(ctx context.Context, name string, ticks []time.Time, by
 		if len(rows) == 0 {
 			return nil
 		}
-		if err := m.insert(ctx, tx, &cron, rows); err != nil {
+		if err := m.insert(ctx, tx, &cron, rows, traces); err != nil {
 			return err
 		}
 		return eventstore.New(tx).Append(ctx, eventstore.Event{Type: eventstore.CronBackfilled}, map[string]any{
 			"cron": name, "ticks": len(rows), "first": rows[0].Tick.UTC(), "last": rows[len(rows)-1].Tick.UTC(), "by": by,
 		})
 	})
+	traces.finish(rows, err)
 	return len(rows), err
 }

@@ -166,3 +166,25 @@ func TestPausedTicksAreRecorded(t *testing.T) {
 		t.Errorf("%d seconds lost or doubled", holes)
 	}
 }
+
+// A run at an instant that is no tick leaves the range around it as it is: the clock was set back
+// after the range was recorded.
+func TestTriggerInsideRangeThatDoesNotCountIt(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	apply(t, pool, "h1", map[string]cronstore.Spec{"c": everySecond("allow")})
+	_, err := pool.Exec(t.Context(), `
+		INSERT INTO forge_cron_ticks (cron, tick, verdict, reason, term, node_id, recorded_at, lateness_ms, last_tick, tick_count)
+		SELECT 'c', s, 'skipped_paused', '', 1, 'n1', now(), 0, s + interval '1 hour', 3601
+		FROM (SELECT date_trunc('second', now()) - interval '30 minutes') AS r (s)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row, err := manualOn(t, pool).Trigger(t.Context(), cronstore.Trigger{Cron: "c", By: "ada"})
+	if err != nil || row.JobID == 0 || row.Reason != "Triggered by ada." {
+		t.Errorf("%+v, %v", row, err)
+	}
+	if n := count(t, pool, `SELECT tick_count FROM forge_cron_ticks WHERE last_tick - tick = interval '1 hour'`); n != 3601 {
+		t.Errorf("the range counts %d ticks", n)
+	}
+}

@@ -9,6 +9,7 @@ import (
 // tickTraces are the spans of the ticks of one transaction.
 type tickTraces struct {
 	tracer  *tracing.Tracer // nil without tracing
+	parent  tracing.Carrier // of the spans; zero: each is a root
 	fence   leaderstore.Fence
 	started map[cronstore.Key]*tracing.Tick
 }
@@ -16,6 +17,7 @@ type tickTraces struct {
 // start starts the span of a tick that fires, and adds it to the metadata of the job.
 func (t *tickTraces) start(row cronstore.Tick, metadata map[string]any) {
 	if t.tracer == nil {
+		t.parent.AddTo(metadata)
 		return
 	}
 	span := t.span(row)
@@ -27,7 +29,7 @@ func (t *tickTraces) start(row cronstore.Tick, metadata map[string]any) {
 }
 
 func (t *tickTraces) span(row cronstore.Tick) *tracing.Tick {
-	return t.tracer.NewTick(row.Cron, row.Tick, row.Count, t.fence.Term, t.fence.NodeID)
+	return t.tracer.NewTick(t.parent, row.Cron, row.Tick, row.Count, t.fence.Term, t.fence.NodeID)
 }
 
 // finish ends the spans once the transaction has ended. Rows that do not fire get their spans

@@ -79,3 +79,38 @@ func TestTickSpansOfFailedTransaction(t *testing.T) {
 		t.Error("the span of a tick that was not recorded has a verdict")
 	}
 }
+
+// A run on request has the span of its tick, whose parent is the span of the request.
+func TestRunOnRequestHasTickSpan(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	apply(t, pool, "h1", map[string]cronstore.Spec{"tidy": everySecond("allow")})
+	recorder := tracetest.NewSpanRecorder()
+	manual := manualOn(t, pool)
+	manual.Tracer, manual.NodeID = tracing.New(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)), "test"), "n1"
+	caller := tracing.NewCarrier("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "")
+	row, err := manual.Trigger(caller.Into(t.Context()), cronstore.Trigger{Cron: "tidy", By: "ada"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran, err := manual.Backfill(caller.Into(t.Context()), cronstore.Backfill{Cron: "tidy", Ticks: []time.Time{row.Tick.Add(-time.Hour)}}, "ada", nil)
+	if err != nil || ran != 1 {
+		t.Fatalf("%d ticks ran, %v", ran, err)
+	}
+	if _, err := manual.Trigger(t.Context(), cronstore.Trigger{Cron: "none", By: "ada"}); err == nil {
+		t.Error("triggered a cron that does not exist")
+	}
+	spans := recorder.Ended()
+	if len(spans) != 2 {
+		t.Fatalf("got the spans %v", spans)
+	}
+	for _, span := range spans {
+		set := attribute.NewSet(span.Attributes()...)
+		id, _ := set.Value("forge.job_id")
+		parent := "00-" + span.SpanContext().TraceID().String() + "-" + span.SpanContext().SpanID().String() + "-01"
+		if span.Name() != "tick tidy" || span.Parent().SpanID().String() != "00f067aa0ba902b7" || set.HasValue("forge.term") ||
+			count(t, pool, `SELECT count(*) FROM river_job WHERE id = $1 AND metadata ->> 'traceparent' = $2`, id.AsInt64(), parent) != 1 {
+			t.Errorf("got the span %s with the parent %v and %v", span.Name(), span.Parent(), span.Attributes())
+		}
+	}
+}

@@ -178,11 +178,13 @@ func (m *nodeMonitor) lostProcesses(ctx context.Context) ([]lostProcess, error) 
 // rescueProcess releases the jobs of one lost process in several transactions, each with
 // its own timeout. Committed transactions survive a later failure.
 func (m *nodeMonitor) rescueProcess(ctx context.Context, s lostProcess) error {
-	endCtx, cancel := context.WithTimeout(ctx, stepTimeout)
-	err := m.endSessions(endCtx, s.incarnation)
-	cancel()
-	if err != nil {
-		return err
+	if s.incarnation != "" {
+		endCtx, cancel := context.WithTimeout(ctx, stepTimeout)
+		err := m.endSessions(endCtx, s.incarnation)
+		cancel()
+		if err != nil {
+			return err
+		}
 	}
 	for {
 		watchdog.Report(ctx)
@@ -198,7 +200,7 @@ func (m *nodeMonitor) rescueBatch(ctx context.Context, s lostProcess, limit int)
 	available := 0
 	err = m.fence.Do(ctx, m.pool, func(tx pgx.Tx, now time.Time) (err error) {
 		store := jobstore.New(tx)
-		orphans, err = store.LockOrphans(ctx, nodestore.ClientID(s.nodeID, s.incarnation), limit)
+		orphans, err = store.LockOrphans(ctx, s.clientID(), limit)
 		if err != nil || len(orphans) == 0 {
 			return err
 		}
@@ -236,7 +238,9 @@ func (m *nodeMonitor) count(node string, orphans []jobstore.Orphan, available in
 	for _, o := range orphans {
 		m.metrics.JobFinished.WithLabelValues(o.Kind, jobstore.OutcomeLost).Inc()
 		m.metrics.QueueJobs.Finished.WithLabelValues(o.Queue, jobstore.OutcomeLost).Inc()
-		m.metrics.NodeJobs.Finished.WithLabelValues(node, jobstore.OutcomeLost).Inc()
+		if node != "" {
+			m.metrics.NodeJobs.Finished.WithLabelValues(node, jobstore.OutcomeLost).Inc()
+		}
 		if o.Cron != "" {
 			m.metrics.CronJobs.Finished.WithLabelValues(m.metrics.CronLabel(o.Cron), jobstore.OutcomeLost).Inc()
 		}

@@ -229,6 +229,14 @@ func parseOwnerID(text string) (ownerID, bool) {
 	return ownerID{nodeID: text[:cut], incarnation: incarnation}, true
 }
 
+// clientID returns the owner of the jobs of a lost process; empty for jobs without an owner.
+func (p lostProcess) clientID() string {
+	if p.nodeID == "" {
+		return ""
+	}
+	return nodestore.ClientID(p.nodeID, p.incarnation)
+}
+
 // lostOwners returns the owners whose process is lost: it left, was fenced, or another
 // process has taken over its node id. nodes must be read after the owners, because a
 // process is listed before it claims jobs.
@@ -239,6 +247,10 @@ func lostOwners(owners []string, nodes []nodestore.Node, policy nodestore.Policy
 	}
 	var lost []lostProcess
 	for _, text := range owners {
+		if text == "" {
+			lost = append(lost, lostProcess{cause: "the row names no node, and the job has been running for an hour"})
+			continue
+		}
 		s, ok := parseOwnerID(text)
 		node, listed := known[s.nodeID]
 		if !ok || !listed {

@@ -237,6 +237,7 @@ func sideBySide(receiver *hook) map[string]func(*testing.T, *node) {
 		"output that grows":           checkOutput,
 		"many jobs":                   checkBulk,
 		"tenures beside nodes":        checkTenures,
+		"places of the selection":     checkSelectionPlaces,
 		"filter":                      checkFilter,
 		"selection":                   checkSelection,
 		"saved views":                 checkViews,
@@ -255,18 +256,26 @@ func sideBySide(receiver *hook) map[string]func(*testing.T, *node) {
 	}
 	const shares = 3
 	for share := range shares {
+		checks[fmt.Sprintf("looks of every state, %d of %d", share+1, shares)] = func(t *testing.T, n *node) {
+			t.Helper()
+			checkStates(t, n, shareOf(statesOf(n), share, shares))
+		}
+	}
+	for share := range shares {
 		checks[fmt.Sprintf("looks of every page, %d of %d", share+1, shares)] = func(t *testing.T, n *node) {
 			t.Helper()
-			var pages []page
-			for i, p := range append(everyPage(n), page{"docs", docs}) {
-				if i%shares == share {
-					pages = append(pages, p)
-				}
-			}
-			checkLooks(t, n, pages)
+			checkLooks(t, n, shareOf(append(everyPage(n), page{"docs", docs}), share, shares))
 		}
 	}
 	return checks
+}
+
+// shareOf returns every shares-th element, from one on.
+func shareOf[T any](all []T, share, shares int) (some []T) {
+	for i := share; i < len(all); i += shares {
+		some = append(some, all[i])
+	}
+	return some
 }
 
 // checkConsole wants pages that load whole and are live: a refused script, a style

@@ -46,12 +46,16 @@ var (
 	wide    = screen{"wide", 3840, 2160, nil}
 )
 
+// look is how a page is shown, and what axe is asked for.
+type look struct {
+	screen
+
+	scheme, rules string
+}
+
 // looks are each page's, in the order in which a tab changes from one to the next.
 // All rules are asked once on each screen; colours alone differ then.
-var looks = []struct {
-	screen
-	scheme, rules string
-}{
+var looks = []look{
 	{desktop, "light", everyRule},
 	{desktop, "dark", ofColours},
 	{phone, "dark", everyRule},
@@ -80,15 +84,7 @@ func checkLooks(t *testing.T, n *node, pages []page) {
 				wantFits(t, tab, p.name, look.width)
 				do(t, tab, chromedp.Evaluate[chromedp.Void](`for (const row of document.querySelectorAll("main tbody tr:nth-child(n + 4)")) row.remove()`))
 			}
-			awaitTrue(t, tab, fmt.Sprintf(isColoured, look.scheme))
-			where := fmt.Sprintf("%s (%s), %s, %s", p.name, p.path, look.name, look.scheme)
-			for _, v := range violations(t, tab, look.rules) {
-				for _, at := range v.Nodes {
-					t.Errorf("%s: %s (%s)\n%s\n%s", where, v.Help, v.ID, at.HTML, at.FailureSummary)
-				}
-			}
-			wantFits(t, tab, where, look.width)
-			takePicture(t, tab, p.name+"-"+look.name+"-"+look.scheme, look.screen)
+			checkLook(t, tab, p, look)
 		}
 		for _, s := range []screen{small, wide} {
 			do(t, tab, chromedp.EmulateViewport(s.width, s.height, s.emulate...))
@@ -98,6 +94,20 @@ func checkLooks(t *testing.T, n *node, pages []page) {
 			t.Errorf("%s has elements that a job wrote", p.name)
 		}
 	}
+}
+
+// checkLook checks the page in a tab as it is shown, and keeps a picture of it.
+func checkLook(t *testing.T, tab context.Context, p page, l look) { //nolint:revive // the test comes first
+	t.Helper()
+	awaitTrue(t, tab, fmt.Sprintf(isColoured, l.scheme))
+	where := fmt.Sprintf("%s (%s), %s, %s", p.name, p.path, l.name, l.scheme)
+	for _, v := range violations(t, tab, l.rules) {
+		for _, at := range v.Nodes {
+			t.Errorf("%s: %s (%s)\n%s\n%s", where, v.Help, v.ID, at.HTML, at.FailureSummary)
+		}
+	}
+	wantFits(t, tab, where, l.width)
+	takePicture(t, tab, p.name+"-"+l.name+"-"+l.scheme, l.screen)
 }
 
 // axed is the tab, with axe in its page.

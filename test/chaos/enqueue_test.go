@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/test/chaos/checker"
+	"github.com/forge-scheduler/forge/test/chaos/journal"
 )
 
 // enqueue adds jobs by hand and remembers those that were acknowledged.
@@ -108,9 +109,13 @@ func (r *run) enqueueTurn(ctx context.Context, backlog, most int) error {
 	if err != nil {
 		return err
 	}
+	turn := checker.Turn{Job: ids[backlog], Kind: turnJob, Key: "small", Most: most}
+	if err := r.pool.QueryRow(ctx, journal.LastSeqSQL).Scan(&turn.Seq); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.turns = append(r.turns, checker.Turn{Job: ids[backlog], Backlog: ids[:backlog], Most: most})
+	r.turns = append(r.turns, turn)
 	return nil
 }
 

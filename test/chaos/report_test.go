@@ -80,7 +80,7 @@ func (r *run) report(h *checker.History, findings []checker.Finding) {
 	fmt.Fprintf(text, "%d jobs, %d of them run more than once, %d acknowledged by hand, %d refused\n", len(h.Jobs), again, len(h.Acked), r.refused)
 	fmt.Fprintf(text, "lateness of ticks that fell due in the run: %s\n", distribution(r.lateness(h)))
 	fmt.Fprintf(text, "%d starts used up a rate, %d above one\n", checker.FullWindows(h), byKind[checker.OverRate])
-	fmt.Fprintf(text, "jobs of a backlog that started before a job of another key, for each of them: %v\n", checker.Ahead(h))
+	fmt.Fprintf(text, "jobs of a backlog that started before one of another key, for each of those: %v\n", checker.Ahead(h))
 	fmt.Fprintf(text, "%d gaps between terms seen from outside, %d recorded otherwise\n", checker.SeenGaps(h), byKind[checker.WrongGap])
 	fmt.Fprintf(text, "%d terms of the scheduler; from a fault to the next term:\n", terms(h))
 	failovers := r.failovers(h)

@@ -49,12 +49,12 @@ const (
 	rateLimit = 10
 	ratePer   = 4 * time.Second
 	// Every turnsEvery, a tenant has a backlog of turnBacklog jobs, each of which takes turnTakes
-	// in one of three slots, and another one a job behind them. Of the backlog, turnMost may start
-	// before that job: an offer may be lost more than once, and is made again half a second
-	// later. When nothing is done to the cluster, calmMost of calmBacklog may: one for each slot,
-	// and one that was offered before.
-	turnBacklog, turnMost = 24, 12
-	calmBacklog, calmMost = 8, 4
+	// in one of three slots, and another one a job behind them. While it waits, turnMost may start
+	// before it or another job of its tenant: those of one turn in each slot, and the same again after
+	// an offer was lost, which is made again half a second later. When nothing is done to the cluster,
+	// calmMost of calmBacklog may.
+	turnBacklog, turnMost = 24, 6
+	calmBacklog, calmMost = 8, 3
 	turnTakes             = 700 * time.Millisecond
 	turnsEvery            = 8 * time.Second
 	// dealtOften is how long a run must be to inject each kind of fault at least once:

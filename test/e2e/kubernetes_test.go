@@ -189,3 +189,29 @@ func TestSidecarNeedsItsLease(t *testing.T) {
 	<-a.done
 	leads("b")
 }
+
+// Two clusters with one name, even with nodes of one id: the second gets no Lease of the first.
+func TestClustersOfOneNameShareNoLease(t *testing.T) {
+	t.Parallel()
+	first := newKubernetesCluster(t)
+	second := &kubernetesCluster{newCluster(t, everySecond+steady+electByKubernetes), first.api, first.kubeconfig, first.holder}
+	first.startAll("a")
+	_, term := first.leader(0)
+	stranger := second.startProgram(forgeBinary(t), "a", second.env("b"))
+	eventually(t, "the second cluster's node logs the reason", func() bool {
+		return strings.Contains(stranger.output.String(), "give each cluster of a namespace its own cluster.name")
+	})
+	out, _, code := runToEnd(t, forgeBinary(t), []string{"FORGE_DATABASE_URL=" + second.url, second.env("doctor")}, "doctor", "--config", second.config)
+	if code == 0 || !strings.Contains(out, "a cluster with another database") {
+		t.Errorf("forge doctor ends with %d and says %s", code, out)
+	}
+	time.Sleep(steadyLease * 3 / 2)
+	if leaders := second.number(`SELECT count(*) FROM forge_leader_history`); leaders != 0 {
+		t.Errorf("the second cluster had %d leaders", leaders)
+	}
+	if _, now := first.leader(0); now != term {
+		t.Errorf("the first cluster has term %d, had %d", now, term)
+	}
+	first.stopAll()
+	second.leader(0)
+}

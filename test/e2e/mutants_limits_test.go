@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/test/chaos/checker"
+	"github.com/forge-scheduler/forge/test/chaos/journal"
 )
 
 // Limits of the job pulse, which go on in its section.
@@ -149,7 +150,7 @@ func (s *scene) killDuringBacklog() bool {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	turn := checker.Turn{Job: ids[backlog], Backlog: ids[:backlog], Most: 4}
+	turn := checker.Turn{Job: ids[backlog], Kind: "pulse", Key: "small", Seq: s.number(journal.LastSeqSQL), Most: 4}
 	s.turns = append(s.turns, turn)
 	eventually(s.t, "a job has started", func() bool { return s.started() >= 1 })
 	s.replaceLeader(term)

@@ -68,11 +68,15 @@ func TestSpansReachCollector(t *testing.T) {
 		}
 	}
 	c.postTraced(t, "a", "/api/v1/crons/yearly/trigger", "{}")
-	for range 2 {
-		received.await(t, "run yearly", func(s *span) bool {
-			return hex.EncodeToString(s.TraceId)+hex.EncodeToString(s.ParentSpanId) == callersTrace+callersSpan
-		})
+	fromCaller := func(s *span) bool {
+		return hex.EncodeToString(s.TraceId)+hex.EncodeToString(s.ParentSpanId) == callersTrace+callersSpan
 	}
+	received.await(t, "run yearly", fromCaller) // of the command, which creates no spans
+	triggered := received.await(t, "tick yearly", fromCaller)
+	insertion := received.await(t, "enqueue yearly", func(s *span) bool { return slices.Equal(s.ParentSpanId, triggered.SpanId) })
+	received.await(t, "run yearly", func(s *span) bool {
+		return slices.Equal(s.ParentSpanId, insertion.SpanId) && s.attribute("forge.job_id") == triggered.attribute("forge.job_id")
+	})
 	if n := c.number(`SELECT count(*) FROM river_job WHERE kind = 'yearly' AND metadata ->> 'traceparent' LIKE '00-` + callersTrace + `-%'`); n != 2 {
 		t.Errorf("%d of 2 triggered runs have the caller's trace", n)
 	}

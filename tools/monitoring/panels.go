@@ -61,6 +61,7 @@ var rows = []row{
 		{"Changes of leaders", "Terms won, by role, in the range of a point.", timeSeries, short, []query{{`sum by (role) (increase(forge_leader_elections_total{result="won"}` + rate + `))`, "{{role}}"}}},
 		{"Lease remaining", "The work stops when it reaches 0.", timeSeries, seconds, []query{{"min by (role) (forge_leader_lease_remaining_seconds and forge_leader_is_leader == 1)", "{{role}}"}}},
 		{"Renewals", "Renewals of leases by result.", timeSeries, perSecond, rates("forge_leader_renewals_total", "result")},
+		{"Errors of Lease objects", "Times that nodes could not compete for the Lease objects of Kubernetes, which elect only with that strategy.", timeSeries, perSecond, rates("forge_leader_lease_errors_total", "node_id")},
 		{"Refused writes", "Writes of a deposed leader. The fence did its work; a node was frozen or cut off.", timeSeries, short, []query{{"sum by (role) (increase(forge_leader_fenced_writes_total" + rate + "))", "{{role}}"}}},
 	}},
 	{"Crons", []panel{

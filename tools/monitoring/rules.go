@@ -80,6 +80,14 @@ var groups = []group{
 			runbook: "frequent-failovers",
 		},
 		{
+			comment: "Only with strategy = \"kubernetes\".",
+			name:    "ForgeLeaseErrors", severity: warning,
+			expr:    "sum by (role, node_id) (increase(forge_leader_lease_errors_total[5m])) > 5",
+			summary: "{{ $labels.node_id }} cannot compete for the Lease object of {{ $labels.role }}.",
+			about:   "Its requests to Kubernetes' API server fail, or another cluster uses the Lease. Present leaders lead on; a role that loses its leader gets no other.",
+			runbook: "no-leader",
+		},
+		{
 			name: "ForgeFencedWrites", severity: warning,
 			expr:    "sum by (role) (increase(forge_leader_fenced_writes_total[5m])) > 0",
 			summary: "Writes of a deposed leader of {{ $labels.role }} were refused.",

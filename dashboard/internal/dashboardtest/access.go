@@ -11,7 +11,6 @@ import (
 	"github.com/forge-scheduler/forge/internal/alerts"
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
-	"github.com/forge-scheduler/forge/internal/filter"
 )
 
 type File struct{ *Cluster }
@@ -165,18 +164,21 @@ const (
 	OldHash = "aaaa1111"
 )
 
-func (f Configs) SearchHistory(_ context.Context, where *filter.Filter, before int64, limit int) ([]cronstore.Application, error) {
+func (f Configs) SearchHistory(_ context.Context, q cronstore.HistoryQuery) ([]cronstore.Application, error) {
 	return Read(f.Cluster, func() (all []cronstore.Application) {
 		none, one := 0, 1
 		for _, a := range []cronstore.Application{
 			{ID: 2, At: Epoch, Hash: NewHash, NodeID: "node-1", File: "/etc/forge.toml", Added: &one, Changed: &none, Removed: &none, InForce: true},
 			{ID: 1, At: Epoch.Add(-time.Hour), Hash: OldHash, NodeID: "node-2", By: "ada", Reverted: true},
 		} {
-			if (before == 0 || a.ID < before) && len(all) < limit {
+			if (q.Before == 0 || a.ID < q.Before) && a.ID > q.After {
 				all = append(all, a)
 			}
 		}
-		return cronstore.HistoryTable.Select(where, Epoch, all)
+		if q.Oldest {
+			slices.Reverse(all)
+		}
+		return cronstore.HistoryTable.Select(q.Where, Epoch, all[:min(len(all), q.Limit)])
 	})
 }
 

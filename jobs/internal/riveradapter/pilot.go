@@ -62,6 +62,8 @@ type Options struct {
 	// Unfetched is called with a job that River's client has not fetched before it stopped.
 	// It returns true if forge's executor runs the job.
 	Unfetched func(job *rivertype.JobRow) bool
+	// NextRetry returns when a job that has failed is due again.
+	NextRetry func(job *rivertype.JobRow) time.Time
 }
 
 // Claimed is a claimed job.
@@ -89,6 +91,7 @@ type Pilot struct {
 	start       func(jobs []Claimed) (rivers []Claimed)
 	cancel      func(jobID int64)
 	unfetched   func(job *rivertype.JobRow) bool
+	nextRetry   func(job *rivertype.JobRow) time.Time
 
 	store           *jobstore.Client
 	claimTimeout    time.Duration
@@ -120,7 +123,7 @@ func New(options Options) *Pilot {
 		pool: options.Pool, nodeID: options.NodeID, incarnation: options.Incarnation,
 		clientID: options.ClientID, schema: options.Schema, logger: options.Logger,
 		claims: options.Claims, refused: options.Refused, fenced: options.Fenced,
-		start: options.Start, cancel: options.Cancel, unfetched: options.Unfetched,
+		start: options.Start, cancel: options.Cancel, unfetched: options.Unfetched, nextRetry: options.NextRetry,
 		claimTimeout:   claimTimeout,
 		searchInterval: searchInterval, unsureInterval: unsureInterval,
 		offers:   wire.OfferChannel(options.Schema, options.Incarnation),

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/rivertype"
 
@@ -52,8 +51,7 @@ func (p *Pilot) storableResult(ctx context.Context, rejected Result, reason erro
 	if job.Attempt >= job.MaxAttempts {
 		return Discarded(job, now, failure, metadata)
 	}
-	retry := river.DefaultClientRetryPolicy{}
-	return Retried(job, now, retry.NextRetry(job), failure, metadata)
+	return Retried(job, now, p.nextRetry(job), failure, metadata)
 }
 
 // recordOf returns the record of the attempt alone, as a failure if there is a text; nil if the

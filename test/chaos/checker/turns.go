@@ -2,12 +2,13 @@ package checker
 
 import "time"
 
-// Turn is a job of a fair queue, and the backlog of another key that was inserted in the same
-// transaction and comes before it by priority and time.
+// Turn is a job of a fair queue, behind a backlog of another key.
 type Turn struct {
-	Job     int64
-	Backlog []int64
-	// Most is how many jobs of the backlog may start before the job.
+	Job       int64
+	Kind, Key string
+	// Seq is the journal's last number when the job was there.
+	Seq int64
+	// Most is how many jobs of other keys may start before one of the job's key does.
 	Most int
 }
 
@@ -16,26 +17,30 @@ type Turn struct {
 func (c *check) checkTurns() {
 	for i, ahead := range Ahead(c.History) {
 		if turn := c.Turns[i]; ahead > turn.Most {
-			c.find(Unfair, "", time.Time{}, "%d of %d jobs of another key started before job %d; at most %d may", ahead, len(turn.Backlog), turn.Job, turn.Most)
+			c.find(Unfair, "", time.Time{}, "%d jobs of other keys started before the next one of key %q, while job %d waited; at most %d may",
+				ahead, turn.Key, turn.Job, turn.Most)
 		}
 	}
 }
 
-// Ahead counts for each of the turns how many jobs of the backlog started before the job did.
+// Ahead counts for each of the turns how many attempts of jobs of the same kind and other keys began,
+// while the job waited for its first one, before one of its own key did: the most of them between
+// two such attempts.
 func Ahead(h *History) []int {
-	first := map[int64]int64{}
-	for _, run := range h.Runs {
-		if _, ok := first[run.Job]; run.Began && !ok {
-			first[run.Job] = run.Seq
-		}
-	}
 	counts := make([]int, len(h.Turns))
 	for i, turn := range h.Turns {
-		at, started := first[turn.Job]
-		for _, job := range turn.Backlog {
-			if seq, ok := first[job]; ok && (!started || seq < at) {
-				counts[i]++
+		ahead := 0
+		for _, run := range h.Runs {
+			if !run.Began || run.Seq <= turn.Seq || run.Kind != turn.Kind {
+				continue
 			}
+			if run.Job == turn.Job {
+				break
+			}
+			if ahead++; run.Key == turn.Key {
+				ahead = 0
+			}
+			counts[i] = max(counts[i], ahead)
 		}
 	}
 	return counts

@@ -116,6 +116,9 @@ FROM river_job LEFT JOIN (SELECT DISTINCT ON (job_id) job_id, at, seq FROM chaos
 ORDER BY id`
 )
 
+// LastSeqSQL reads the last number that the journal has drawn.
+const LastSeqSQL = `SELECT last_value FROM chaos_seq`
+
 // Install puts the journal's triggers on forge's tables, which must be there.
 func Install(ctx context.Context, db *pgxpool.Pool) error {
 	if _, err := db.Exec(ctx, triggersSQL); err != nil {
