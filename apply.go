@@ -14,6 +14,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/config"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/limitkey"
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
@@ -145,6 +146,9 @@ func limitsOf(cfg *Config) []jobstore.Limit {
 	var limits []jobstore.Limit
 	add := func(limit jobstore.Limit) {
 		if limit.Most > 0 {
+			if key, err := limitkey.Parse(limit.Key); err == nil {
+				limit.Key = key.String() // as it is read from the database
+			}
 			limits = append(limits, limit)
 		}
 	}

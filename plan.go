@@ -90,30 +90,48 @@ func effects(ctx context.Context, pool *pgxpool.Pool, limits []jobstore.Limit) (
 	if err != nil {
 		return nil, 0, err
 	}
-	present := len(slices.DeleteFunc(nodes, func(n nodestore.Node) bool { return !n.Present() }))
 	began := time.Now()
 	for i, l := range limits {
 		if i == maxEffects || time.Since(began) > effectsTime {
 			return found, len(limits) - i, nil
 		}
-		most := l.Most
-		if l.PerNode {
-			l.Most *= max(1, present)
-		}
-		backlog, err := store.Backlog(ctx, l)
+		backlog, err := store.Backlog(ctx, l, clientsOf(nodes, l))
 		if err != nil {
 			return nil, 0, err
 		}
 		if backlog.Jobs == 0 {
 			continue
 		}
-		effect := cronstore.LimitEffect{Scope: l.Scope, Name: l.Name, Limit: most, Key: l.Key, PerNode: l.PerNode, Jobs: backlog.Jobs}
+		effect := cronstore.LimitEffect{Scope: l.Scope, Name: l.Name, Limit: l.Most, Key: l.Key, PerNode: l.PerNode, Jobs: backlog.Jobs}
 		if l.Key != "" {
 			effect.Values = backlog.Values
 		}
 		found = append(found, effect)
 	}
 	return found, 0, nil
+}
+
+// clientsOf returns the names under which the active nodes claim jobs that work the queue or kind of a
+// limit. If none does, as before the file is applied, it returns those of all active nodes, and of an
+// unknown node if there is none.
+func clientsOf(nodes []nodestore.Node, l jobstore.Limit) []string {
+	var working, active []string
+	for _, n := range nodes {
+		if n.State != nodestore.Active {
+			continue
+		}
+		active = append(active, n.ClientID())
+		if l.Scope == jobstore.ScopeQueue && n.Queues[l.Name] > 0 || l.Scope == jobstore.ScopeJob && slices.Contains(n.Kinds, l.Name) {
+			working = append(working, n.ClientID())
+		}
+	}
+	switch {
+	case len(working) > 0:
+		return working
+	case len(active) > 0:
+		return active
+	}
+	return []string{""}
 }
 
 // computeRuns adds the runs to a plan.

@@ -165,5 +165,8 @@ func (e *Enqueuer) complete(ctx context.Context, job *jobstore.NewJob, uniqueGiv
 	if len(own.Tags) > 0 {
 		job.Metadata[jobstore.KeyTags] = own.Tags
 	}
+	if job.Weight == 0 && job.Queue == own.Queue {
+		return nil // the file's check has compared the kind's weight with the rates
+	}
 	return jobstore.New(e.db).CheckWeight(ctx, cmp.Or(job.Queue, config.DefaultQueue), job.Kind, job.Weight)
 }

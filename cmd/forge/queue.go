@@ -138,7 +138,9 @@ func (a *app) queuePauseCommand() *cobra.Command {
 		if err != nil {
 			return usageError(fmt.Errorf("--for %q: %w; want a time such as 90m, 2h or 3d", lasts, err))
 		}
-		order.For = d.Std()
+		if order.For = d.Std(); order.For == 0 { // which would mean without end
+			return usageError(jobstore.ErrPauseSpan)
+		}
 		return nil
 	}, func(h pausedQueue) string {
 		switch {

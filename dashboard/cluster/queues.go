@@ -38,7 +38,10 @@ func (s *Cluster) SetQueuePaused(ctx context.Context, queue string, paused bool,
 		}
 		order.For = d.Std()
 	}
-	pause, changed, err = change(ctx, queue, order)
+	err = jobstore.ErrPauseSpan
+	if lasts == "" || order.For > 0 { // 0 would mean without end
+		pause, changed, err = change(ctx, queue, order)
+	}
 	switch {
 	case errors.Is(err, jobstore.ErrManyPauses):
 		return pause, false, web.Refuse(http.StatusConflict, fmt.Sprintf("The queue has %d pauses of jobs already. Resume some first.", jobstore.MaxJobPauses))

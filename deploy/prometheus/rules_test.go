@@ -181,6 +181,9 @@ func TestRulesFire(t *testing.T) {
 			forge_node_ready{instance="b"} 0x30`, true},
 		{"ForgeNodeClock", "in time", `forge_node_clock_offset_seconds{node_id="a"} 0.1x30`, false},
 		{"ForgeNodeClock", "set back", `forge_node_clock_offset_seconds{node_id="a"} -90x30`, true},
+		{"ForgeLeaseErrors", "one role after the other", `forge_leader_lease_errors_total{role="scheduler",node_id="a"} 0x20 4x10
+			forge_leader_lease_errors_total{role="log_compactor",node_id="a"} 0x20 4x10`, false},
+		{"ForgeLeaseErrors", "again and again", `forge_leader_lease_errors_total{role="scheduler",node_id="a"} 0x20 0+2x10`, true},
 		{"ForgeFencedWrites", "none", `forge_leader_fenced_writes_total{role="scheduler",node_id="a"} 4x30`, false},
 		{"ForgeFencedWrites", "one", `forge_leader_fenced_writes_total{role="scheduler",node_id="a"} 0x20 1x10`, true},
 		{"ForgeCronTicksMissed", "none", `forge_cron_missed_total{cron="c"} 3x30`, false},

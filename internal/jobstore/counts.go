@@ -19,19 +19,23 @@ const CountLimit = 10_000
 const isWaiting = `forge_state IN ('pending', 'scheduled', 'retryable')`
 
 // openCountsSQL has the CTEs of statements that count unfinished jobs by queue and state.
+// openQueuesSQL is a recursive CTE with the queues of available and running jobs, and a null at its
+// end.
+const openQueuesSQL = `open_queues (name) AS (
+    (SELECT queue FROM river_job WHERE ` + isOpen + ` ORDER BY queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT queue FROM river_job WHERE ` + isOpen + ` AND queue > q.name ORDER BY queue LIMIT 1)
+    FROM open_queues AS q
+    WHERE q.name IS NOT NULL
+)`
+
 // counts reads at most @limit + 1 index entries of each queue and state, and those of the
 // running jobs: an index of available and running jobs cannot say which of them run. It has at
 // most a thousand queues of each state. A row whose more is true has at least so many jobs. The
 // orders are those of the indexes: without them, the planner may expect to find enough jobs at
 // the beginning of the table.
 var openCountsSQL = strings.NewReplacer("@limit", strconv.Itoa(CountLimit), "@queues", strconv.Itoa(maxWaiting)).Replace(`
-WITH RECURSIVE open_queues (name) AS (
-    (SELECT queue FROM river_job WHERE ` + isOpen + ` ORDER BY queue LIMIT 1)
-    UNION ALL
-    SELECT (SELECT queue FROM river_job WHERE ` + isOpen + ` AND queue > q.name ORDER BY queue LIMIT 1)
-    FROM open_queues AS q
-    WHERE q.name IS NOT NULL
-), waiting_queues (state, name) AS (
+WITH RECURSIVE ` + openQueuesSQL + `, waiting_queues (state, name) AS (
     (SELECT forge_state, queue FROM river_job WHERE ` + isWaiting + ` ORDER BY forge_state, queue LIMIT 1)
     UNION ALL
     SELECT j.forge_state, j.queue

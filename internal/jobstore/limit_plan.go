@@ -20,27 +20,33 @@ type Backlog struct {
 // backlogQueues bounds the queues in which a backlog of a kind is read.
 const backlogQueues = 100
 
-// backlogSQL reads the running jobs and the first waiting ones. $1 is the scope of the limit.
+// backlogSQL reads the running jobs and the first waiting ones. $1 is the scope of the limit, $6 the
+// clients of the nodes that each have a limit of their own, null for one of the whole cluster.
 var backlogSQL = strings.NewReplacer("@limit", strconv.Itoa(CountLimit), "@queues", strconv.Itoa(backlogQueues)).Replace(`
-WITH jobs AS (
-    SELECT forge_limit_key($4, $5::text[], args, metadata, tags) AS key, 1 AS running, 0 AS waiting
-    FROM river_job
-    WHERE ` + isRunning + ` AND CASE $1 WHEN 'queue' THEN queue ELSE kind END = $2
+WITH RECURSIVE ` + openQueuesSQL + `, jobs AS (
+    SELECT forge_limit_key($4, $5::text[], j.args, j.metadata, j.tags) AS key, CASE WHEN $6::text[] IS NOT NULL THEN ` + lastClientOfJ + ` END AS client,
+           1 AS running, 0 AS waiting
+    FROM (SELECT * FROM river_job WHERE ` + isRunning + `) AS j
+    WHERE CASE $1 WHEN 'queue' THEN j.queue ELSE j.kind END = $2
     UNION ALL
-    SELECT forge_limit_key($4, $5::text[], j.args, j.metadata, j.tags), 0, 1
-    FROM (SELECT name FROM river_queue WHERE $1 <> 'queue' OR name = $2 ORDER BY name LIMIT @queues) AS q, LATERAL (
+    SELECT forge_limit_key($4, $5::text[], j.args, j.metadata, j.tags), NULL, 0, 1
+    FROM (SELECT $2::text AS name WHERE $1 = 'queue'
+          UNION ALL (SELECT name FROM open_queues WHERE $1 <> 'queue' AND name IS NOT NULL LIMIT @queues)) AS q, LATERAL (
         SELECT * FROM river_job
         WHERE ` + isAvailable + ` AND queue = q.name
         ORDER BY priority, scheduled_at, id LIMIT @limit) AS j
     WHERE CASE $1 WHEN 'queue' THEN j.queue ELSE j.kind END = $2
+), used AS (
+    SELECT key, CASE WHEN $6 IS NULL OR client = ANY ($6) THEN least(sum(running), $3::integer) ELSE 0 END AS places, sum(waiting) AS waiting
+    FROM jobs GROUP BY key, client
 ), held AS (
-    SELECT greatest(0, least(sum(waiting), sum(running) + sum(waiting) - $3)) AS jobs FROM jobs GROUP BY key
+    SELECT greatest(0, sum(waiting) - ($3::bigint * coalesce(cardinality($6), 1) - sum(places))) AS jobs FROM used GROUP BY key
 )
 SELECT coalesce(sum(jobs), 0)::bigint, count(*) FILTER (WHERE jobs > 0) FROM held`)
 
 // Backlog returns how many waiting jobs a limit of running jobs would hold back if it were in
-// force now. For a rate, it is zero.
-func (s *Store) Backlog(ctx context.Context, l Limit) (b Backlog, err error) {
+// force now. For a rate, it is zero. A limit per node is that of each of the clients.
+func (s *Store) Backlog(ctx context.Context, l Limit, clients []string) (b Backlog, err error) {
 	if l.Class() == ClassRate {
 		return b, nil
 	}
@@ -52,7 +58,10 @@ func (s *Store) Backlog(ctx context.Context, l Limit) (b Backlog, err error) {
 		}
 		source, path = keyColumns(key)
 	}
-	err = s.db.QueryRow(ctx, backlogSQL, l.Scope, l.Name, l.Most, source, path).Scan(&b.Jobs, &b.Values)
+	if !l.PerNode {
+		clients = nil
+	}
+	err = s.db.QueryRow(ctx, backlogSQL, l.Scope, l.Name, l.Most, source, path, clients).Scan(&b.Jobs, &b.Values)
 	if err != nil {
 		return b, fmt.Errorf("read what the limit of %s would hold back: %w", l.Name, err)
 	}

@@ -19,12 +19,14 @@ func (e WeightError) Error() string {
 // CheckWeight returns a WeightError if a rate in force never has as many units at once as a job
 // of the queue and kind needs. A weight of 0 is that of the kind.
 func (s *Store) CheckWeight(ctx context.Context, queue, kind string, weight int) error {
-	if weight == 0 {
-		return nil
-	}
 	limits, err := s.Limits(ctx)
 	if err != nil {
 		return err
+	}
+	for _, limit := range limits {
+		if weight == 0 && limit.Scope == ScopeWeight && limit.Name == kind {
+			weight = limit.Most
+		}
 	}
 	names := map[string]string{ScopeQueue: queue, ScopeJob: kind}
 	for _, limit := range limits {

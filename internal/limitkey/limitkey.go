@@ -24,6 +24,9 @@ const (
 	maxLength = 200
 	maxNames  = 16
 
+	// cronMetadata is where the metadata of a job has the name of its cron.
+	cronMetadata = Metadata + ".forge:cron"
+
 	// Want says what a key looks like.
 	Want = `"args.NAME", "metadata.NAME", "tags.NAME", "cron" or a text in single quotes`
 )
@@ -54,7 +57,7 @@ func Parse(text string) (Key, error) {
 		return Key{}, &Error{"a key that is too long", fmt.Sprintf("at most %d bytes", maxLength)}
 	case strings.ContainsFunc(text, unicode.IsControl):
 		return Key{}, &Error{"a control character in a key", "text without it"}
-	case text == Cron:
+	case text == Cron, text == cronMetadata:
 		return Key{Source: Cron}, nil
 	case strings.HasPrefix(text, "'"):
 		return constant(text)

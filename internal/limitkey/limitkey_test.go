@@ -28,6 +28,14 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// The name of the cron has one key, however it is written.
+func TestParseKeyOfCron(t *testing.T) {
+	t.Parallel()
+	if key, err := limitkey.Parse("metadata.forge:cron"); err != nil || key.String() != "cron" {
+		t.Errorf("%v, %v", key, err)
+	}
+}
+
 func TestParseRejects(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
