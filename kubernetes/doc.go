@@ -10,4 +10,7 @@
 // from client-go's loop. A leader that gets no answer from the API server leads on, because
 // nobody else can get its Lease meanwhile. A leader whose Lease was taken stops its work before
 // it gives the role up. Nobody holds a Lease for longer than its term is confirmed by PostgreSQL.
+//
+// The requests go through client-go's REST client. Its resourcelock would link the clients of all
+// other resources too: 20 MB.
 package kubernetes
