@@ -31,11 +31,14 @@ func Ahead(h *History) []int {
 	for i, turn := range h.Turns {
 		ahead := 0
 		for _, run := range h.Runs {
-			if !run.Began || run.Seq <= turn.Seq || run.Kind != turn.Kind {
+			if !run.Began || run.Kind != turn.Kind {
 				continue
 			}
-			if run.Job == turn.Job {
+			if run.Job == turn.Job { // perhaps before Seq was read
 				break
+			}
+			if run.Seq <= turn.Seq {
+				continue
 			}
 			if ahead++; run.Key == turn.Key {
 				ahead = 0

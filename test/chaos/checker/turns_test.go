@@ -31,6 +31,7 @@ func TestTurns(t *testing.T) {
 		spoil func(s *story)
 	}{
 		{"as it should be", []int{2, 2}, func(*story) {}},
+		{"it had started", []int{0, 2}, func(s *story) { s.Turns[0].Seq = s.Runs[3].Seq }},
 		{"none comes before", []int{0, 2}, func(s *story) { s.Runs = s.Runs[3:] }},
 		{"one more comes before", []int{3, 3}, func(s *story) { s.Turns[0].Seq, s.Turns[1].Seq = s.Turns[0].Seq-1, s.Turns[1].Seq-1 }},
 		{"one of an earlier backlog comes before", []int{2, 3}, func(s *story) { s.Runs[6], s.Runs[7] = s.Runs[7], s.Runs[6] }},
