@@ -52,9 +52,9 @@ const (
 	// in one of three slots, and another one a job behind them. While it waits, turnMost may start
 	// before it or another job of its tenant: those of one turn in each slot, and the same again after
 	// an offer was lost, which is made again half a second later. When nothing is done to the cluster,
-	// calmMost of calmBacklog may.
+	// calmMost of calmBacklog may: one for each slot, and one that was offered before.
 	turnBacklog, turnMost = 24, 6
-	calmBacklog, calmMost = 8, 3
+	calmBacklog, calmMost = 8, 4
 	turnTakes             = 700 * time.Millisecond
 	turnsEvery            = 8 * time.Second
 	// dealtOften is how long a run must be to inject each kind of fault at least once:
