@@ -59,10 +59,27 @@ func (c candidate) plan(ctx context.Context, pool *pgxpool.Pool, ahead time.Dura
 	if plan.Renamed, err = renames(plan.Changes["crons"], inForce.Body, c.body); err != nil {
 		return Plan{}, err
 	}
+	if plan.RemovedQueues, err = removedQueues(ctx, pool, plan.Changes["queues"].Removed); err != nil {
+		return Plan{}, err
+	}
 	if plan.Limits, plan.UncountedLimits, err = effects(ctx, pool, limitsOf(c.cfg)); err != nil {
 		return Plan{}, err
 	}
 	return plan, computeRuns(ctx, pool, c.cfg, ahead, &plan)
+}
+
+// removedQueues returns those of the removed queues in which jobs wait, by name.
+func removedQueues(ctx context.Context, pool *pgxpool.Pool, removed []string) (found []cronstore.RemovedQueue, err error) {
+	if len(removed) == 0 {
+		return nil, nil
+	}
+	queues, err := jobstore.New(pool).Queues(ctx)
+	for _, q := range queues {
+		if waiting := q.Available + q.Scheduled + q.Retryable; waiting > 0 && slices.Contains(removed, q.Name) {
+			found = append(found, cronstore.RemovedQueue{Name: q.Name, Jobs: waiting, More: q.MoreAvailable || q.MoreScheduled || q.MoreRetryable})
+		}
+	}
+	return found, err
 }
 
 // maxEffects bounds the limits of which a plan reads the effect, and effectsTime the time after

@@ -55,6 +55,18 @@ func TestDeletedRowsOfTheConfigurationAreRestored(t *testing.T) {
 	}
 }
 
+// A limit by the cron is in force under each name of its key, so no node sets it again.
+func TestLimitByCronIsInForce(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	cfg := parsed(t, localSections(pool.Config().ConnString())+"[queues.default]\nlimit_per_key = { key = \"metadata.forge:cron\", limit = 2 }\n"+cronsOf("one"))
+	applied(t, pool, cfg)
+	node := &Node{pool: pool, logger: slog.New(slog.DiscardHandler)}
+	if complete, err := node.hasRows(t.Context(), cfg); err != nil || !complete {
+		t.Errorf("complete: %v, %v", complete, err)
+	}
+}
+
 // Of very many crons, too, deleted rows are restored.
 func TestDeletedRowsOfManyCronsAreRestored(t *testing.T) {
 	t.Parallel()

@@ -22,7 +22,7 @@ const (
 )
 
 // writeCheck checks whether this node can write. Reads do not detect a full disk, revoked
-// privileges or a read-only database.
+// privileges, missing tables or a read-only database.
 type writeCheck struct {
 	probe  func(ctx context.Context) error
 	logger *slog.Logger
@@ -80,7 +80,8 @@ func (w *writeCheck) check(ctx context.Context) {
 func isWriteRefusal(err error) bool {
 	_, disk := errors.AsType[*postgres.DiskError](err)
 	_, rights := errors.AsType[*postgres.RightsError](err)
-	return disk || rights || errors.Is(err, postgres.ErrWritesRejected)
+	_, tables := errors.AsType[*postgres.TablesError](err)
+	return disk || rights || tables || errors.Is(err, postgres.ErrWritesRejected)
 }
 
 // err returns why the node cannot work, by the last check.

@@ -47,7 +47,7 @@ func TestNodeIsNotReadyWhileItCannotWrite(t *testing.T) {
 }
 
 // Privileges that are revoked while a node runs make it unready. It is ready again once
-// they are granted.
+// they are granted. A missing table also makes it unready.
 func TestRevokedPrivilegesMakeNodeUnready(t *testing.T) {
 	t.Parallel()
 	address := pgtest.URL(t)
@@ -85,5 +85,10 @@ func TestRevokedPrivilegesMakeNodeUnready(t *testing.T) {
 	node.writes.check(t.Context())
 	if err := node.ready(t.Context()); err != nil {
 		t.Errorf("after the rights were granted again: %v", err)
+	}
+	exec(`ALTER TABLE river_job RENAME TO gone`)
+	node.writes.check(t.Context())
+	if _, ok := errors.AsType[*postgres.TablesError](node.ready(t.Context())); !ok {
+		t.Errorf("without river_job: %v", node.ready(t.Context()))
 	}
 }

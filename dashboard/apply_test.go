@@ -35,6 +35,7 @@ func TestRevertedFileIsOfferedToAdmins(t *testing.T) {
 		page := requestAs(t, h, token, http.MethodGet, "/apply").Body.String()
 		for _, want := range []string{
 			"queue bulk: limit_per_key = { key = &#34;args.tenant&#34;, limit = 2 } would hold back 40 of the waiting jobs now, of 3 values.",
+			"queue mail is removed while jobs wait in it (5): no node with this file takes them.",
 			"Further new or changed limits, for which nothing was counted: 7<",
 		} {
 			if !strings.Contains(page, want) {

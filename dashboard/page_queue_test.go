@@ -112,6 +112,9 @@ func TestPauseOnTheQueuePage(t *testing.T) {
 			t.Errorf("the page with a search lacks %s", want)
 		}
 	}
+	if page := get(t, h, "/queues/bulk?search=behind").Body.String(); !strings.Contains(page, "No running job has such a value, and none of the first 10000 waiting ones.") {
+		t.Error("the page does not say which jobs it has searched")
+	}
 	if w := get(t, h, "/api/v1/queues/bulk?search=x&sort=oldest"); !strings.Contains(w.Body.String(), `"key":"only xoldest"`) {
 		t.Errorf("the API says %s", w.Body)
 	}

@@ -33,6 +33,7 @@ func TestQueueAPI(t *testing.T) {
 	}{
 		{"bulk/pause", "", 200, `{"name":"bulk","paused_at":"2026-11-20T12:00:00Z","paused_by":"the API from 127.0.0.1","changed":true}`},
 		{"bulk/pause", `{"for": "2h", "reason": "why"}`, 200, `"pause_reason":"why","paused_until":"2026-11-20T14:00:00Z","changed":true}`},
+		{"bulk/pause", `{"for": "0s"}`, 422, "for must be from a second to 366 days"},
 		{"bulk/pause", `{"for": "tomorrow"}`, 422, "want a time such as 90m, 2h or 3d"},
 		{"bulk/pause", `{"kind": "send", "key": "tenant=acme"}`, 200, `{"name":"bulk","kind":"send","key":"args.tenant","value":"acme","paused_at":"2026-11-20T12:00:00Z","paused_by":"the API from 127.0.0.1","changed":true}`},
 		{"bulk/pause", `{"key": "acme"}`, 422, `no value in \"acme\"; want KEY=VALUE such as args.tenant=acme`},

@@ -121,6 +121,19 @@ func TestAddRejectsWeightAboveRate(t *testing.T) {
 	}
 }
 
+// The weight of a kind is compared with the rate of another queue than the kind's own.
+func TestAddRejectsWeightOfKindAboveRate(t *testing.T) {
+	t.Parallel()
+	pool, inserter := apply(t, enqueueFile+"[queues.rated]\nrate_limit = { limit = 4, per = \"1m\" }\n"+
+		"[jobs.heavy]\nkind = \"shell\"\ncommand = [\"true\"]\nweight = 5\nrate_limit = { limit = 9, per = \"1m\" }\n")
+	enqueue(t, pool, inserter, jobstore.NewJob{Kind: "heavy"}, false, "test")
+	enqueue(t, pool, inserter, jobstore.NewJob{Kind: "heavy", Queue: "rated", Weight: 4}, false, "test")
+	_, err := jobs.NewEnqueuer(pool, inserter).Enqueue(t.Context(), jobstore.NewJob{Kind: "heavy", Queue: "rated"}, false, "test")
+	if want := (jobstore.WeightError{Of: "queue rated", Weight: 5, Most: 4}); !errors.Is(err, want) {
+		t.Errorf("got %v, want %v", err, want)
+	}
+}
+
 func TestAddWithoutConfiguration(t *testing.T) {
 	t.Parallel()
 	pool, inserter := apply(t, "")

@@ -63,6 +63,7 @@ func newSQL(job config.Job, options Options) (execution, error) {
 	conn.DefaultQueryExecMode = pgx.QueryExecModeExec
 	// The same name as all of the node's sessions, so that fencing the node ends it.
 	conn.RuntimeParams["application_name"] = leaderstore.ApplicationName(options.NodeID, options.Incarnation)
+	conn.RuntimeParams["client_encoding"] = "UTF8" // of the statement, the parameters and the output
 	postgres.ConfirmCommits(&conn.Config)
 	conn.MaxProtocolMessageBodyLen = maxAnswer
 	conn.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {

@@ -46,6 +46,7 @@ func dial(ctx context.Context, cfg SessionConfig, adapt func(*pgx.ConnConfig), p
 	}
 	config.ValidateConnect = postgres.RequireWritable
 	postgres.ConfirmCommits(&config.Config)
+	postgres.SetClientParams(&config.Config)
 	config.ConnectTimeout = max(cfg.Lease, 2*time.Second)
 	config.RuntimeParams["application_name"] = ApplicationName(cfg.NodeID, cfg.Incarnation)
 	adapt(config)

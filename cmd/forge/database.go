@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/devcluster"
 	"github.com/forge-scheduler/forge/internal/doctor"
 	"github.com/forge-scheduler/forge/internal/postgres"
+	"github.com/forge-scheduler/forge/migrations"
 )
 
 // load reads the configuration and prints its warnings.
@@ -274,6 +276,9 @@ func explainRefusal(ctx context.Context, pool *pgxpool.Pool, schema string, err 
 	}
 	switch refused.Code {
 	case "42P01": // undefined_table
+		if migrations.New(pool, slog.New(slog.DiscardHandler)).Check(ctx) == nil {
+			return fmt.Errorf("a table is missing although its migration is recorded as applied (%s); see forge doctor", refused.Message)
+		}
 		return fmt.Errorf("this database has no forge tables yet; start a node or run forge migrate up (%s)", refused.Message)
 	case "25006": // read_only_sql_transaction
 		return fmt.Errorf("the server is read-only, and this needs the primary (%s)", refused.Message)

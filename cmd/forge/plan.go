@@ -72,17 +72,26 @@ func (a *app) showPlan(plan forge.Plan) error {
 			rename.From, rename.To)
 	}
 	a.moreChanges("\n", len(plan.Renamed)-shownChanges, "renames")
-	for i, effect := range plan.Limits {
-		if i == 0 {
-			a.printf("\n")
-		}
+	a.planEffects(plan)
+	a.planRuns(plan)
+	return nil
+}
+
+// planEffects says what the plan means for the waiting jobs.
+func (a *app) planEffects(plan forge.Plan) {
+	if len(plan.RemovedQueues)+len(plan.Limits) > 0 {
+		a.printf("\n")
+	}
+	for _, queue := range plan.RemovedQueues[:min(len(plan.RemovedQueues), shownChanges)] {
+		a.printf("%s\n", queue)
+	}
+	a.moreChanges("", len(plan.RemovedQueues)-shownChanges, "removed queues with waiting jobs")
+	for _, effect := range plan.Limits {
 		a.printf("%s\n", effect)
 	}
 	if plan.UncountedLimits > 0 {
 		a.printf("\nFurther new or changed limits, for which nothing was counted: %d\n", plan.UncountedLimits)
 	}
-	a.planRuns(plan)
-	return nil
 }
 
 func planState(plan forge.Plan) string {

@@ -55,7 +55,7 @@ func (a *app) printQueue(q *queues.Report) error {
 	if q.RatedKeys() {
 		columns = append(slices.Clip(columns), queueRateColumn)
 	}
-	if err := section(a, "keys ("+q.Key+")", q.Keys, columns); err != nil {
+	if err := section(a, "keys ("+q.Key+keysNote(q)+")", q.Keys, columns); err != nil {
 		return err
 	}
 	if err := section(a, "paused jobs", q.PausedJobs, jobPauseColumns); err != nil {
@@ -65,6 +65,18 @@ func (a *app) printQueue(q *queues.Report) error {
 		return err
 	}
 	return section(a, "pauses", q.Pauses, queueChangeColumns)
+}
+
+// keysNote describes which values of the key are not listed.
+func keysNote(q *queues.Report) string {
+	note := ""
+	if q.MoreKeys {
+		note = fmt.Sprintf(", the first %d", len(q.Keys))
+	}
+	if q.MoreAvailable {
+		note += fmt.Sprintf(", of running jobs and the first %d waiting ones", q.Available)
+	}
+	return note
 }
 
 // section prints a list with a title, if it is not empty.

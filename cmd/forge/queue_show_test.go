@@ -62,7 +62,23 @@ func TestQueueShow(t *testing.T) {
 	if diff := cmp.Diff(encode(want), encode(shown)); diff != "" {
 		t.Errorf("document (-API +command):\n%s", diff)
 	}
+	if _, errs, code := forge("queue", "pause", "mail", "--for", "0s"); code != exitUsage || !strings.Contains(errs, "a pause lasts from a second to 366 days") {
+		t.Errorf("a pause for no time: exit %d: %s", code, errs)
+	}
 	if _, errs, code := forge("queue", "show", "mial"); code != exitNotFound || !strings.Contains(errs, "did you mean mail?") {
 		t.Errorf("an unknown queue: exit %d: %s", code, errs)
+	}
+}
+
+// TestKeysNote checks that a list of a part of the values says so.
+func TestKeysNote(t *testing.T) {
+	t.Parallel()
+	q := queues.Report{Keys: make([]jobstore.KeyUse, 50)}
+	if note := keysNote(&q); note != "" {
+		t.Errorf("all values: %q", note)
+	}
+	q.Available, q.MoreAvailable, q.MoreKeys = jobstore.CountLimit, true, true
+	if note, want := keysNote(&q), ", the first 50, of running jobs and the first 10000 waiting ones"; note != want {
+		t.Errorf("got %q, want %q", note, want)
 	}
 }

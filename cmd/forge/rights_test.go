@@ -55,3 +55,23 @@ func TestMissingRightsAreExplained(t *testing.T) {
 		t.Errorf("with the statements run: exit %d: %s", code, errs.String())
 	}
 }
+
+func TestMissingTableIsExplained(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		pgtest.EmptyURL(t): "has no forge tables yet",
+		pgtest.URL(t):      "a table is missing although its migration is recorded as applied",
+	} {
+		if _, err := pgtest.Connect(t, address).Exec(t.Context(), "ALTER TABLE IF EXISTS river_job RENAME TO gone"); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "forge.toml")
+		if err := os.WriteFile(path, []byte("[database]\nurl = \""+address+"\"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), []string{"job", "list", "--config", path}, &out, &errs); code == exitOK || !strings.Contains(errs.String(), want) {
+			t.Errorf("exit %d: %s, want %q", code, errs.String(), want)
+		}
+	}
+}

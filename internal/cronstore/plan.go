@@ -58,6 +58,8 @@ type Plan struct {
 	// Renamed are pairs of a removed and an added cron that differ only in the
 	// name.
 	Renamed []Rename `json:"renamed,omitempty"`
+	// RemovedQueues are the removed queues in which jobs wait.
+	RemovedQueues []RemovedQueue `json:"removed_queues,omitempty"`
 	// Limits are the new and changed limits of running jobs that would hold waiting jobs back
 	// now.
 	Limits []LimitEffect `json:"limits,omitempty"`
@@ -80,7 +82,8 @@ type LimitEffect struct {
 	Limit int    `json:"limit"`
 	// Key is the key of a limit_per_key; empty: the limit is a global_limit.
 	Key string `json:"key,omitempty"`
-	// PerNode is whether the limit is a max_workers_per_key. The nodes that are up now count.
+	// PerNode is whether the limit is a max_workers_per_key. The active nodes that work the queue or
+	// kind count, or all active nodes if none does.
 	PerNode bool `json:"per_node,omitempty"`
 	// Jobs is the number of waiting jobs that would have no place, among the first 10,000 of
 	// each of at most 100 queues, and Values how many values of the key they have.
@@ -101,6 +104,23 @@ func (e LimitEffect) String() string {
 		values = fmt.Sprintf(", of %d values", e.Values)
 	}
 	return fmt.Sprintf("%s %s: %s would hold back %d of the waiting jobs now%s", e.Scope, e.Name, of, e.Jobs, values)
+}
+
+// RemovedQueue is a queue that a plan removes while jobs wait in it.
+type RemovedQueue struct {
+	Name string `json:"name"`
+	// Jobs is the number of available, scheduled and retryable jobs. More is whether there may be others.
+	Jobs int64 `json:"jobs"`
+	More bool  `json:"more,omitempty"`
+}
+
+// String describes what becomes of the jobs.
+func (q RemovedQueue) String() string {
+	count := strconv.FormatInt(q.Jobs, 10)
+	if q.More {
+		count += "+"
+	}
+	return fmt.Sprintf("queue %s is removed while jobs wait in it (%s): no node with this file takes them", q.Name, count)
 }
 
 // Rename is a pair of a removed cron and the cron that replaces it.

@@ -8,13 +8,18 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
+	"github.com/forge-scheduler/forge/internal/postgres"
 	"github.com/forge-scheduler/forge/migrations"
 )
 
 func checkSchema(f Facts, r *report) {
 	s := *f.Schema
 	const migrate = "run forge migrate up, or start a node"
+	absent, lacks := errors.AsType[*postgres.TablesError](f.Writes)
 	switch {
+	case lacks && s.Version == nil:
+		r.fail("restore the database from a backup: forge migrate up does not create them again",
+			"the migrations are recorded as applied, but schema %s lacks %s", s.Name, strings.Join(absent.Missing, ", "))
 	case s.Empty:
 		r.warn(migrate, "no tables yet in schema %s", s.Name)
 	case s.Version != nil && !s.readable(): // checkGrants reports the reason

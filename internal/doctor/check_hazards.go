@@ -33,13 +33,14 @@ func checkQueues(f Facts, r *report) {
 	r.orOK("the oldest available job has waited for %s", explain.Span(longest))
 }
 
-// checkWrites does not report missing privileges: the line with the GRANT statements
-// does.
+// checkWrites does not report missing privileges and tables: the lines with the GRANT statements
+// and on the schema do.
 func checkWrites(f Facts, r *report) {
 	_, rights := errors.AsType[*postgres.RightsError](f.Writes)
 	_, disk := errors.AsType[*postgres.DiskError](f.Writes)
+	_, absent := errors.AsType[*postgres.TablesError](f.Writes)
 	switch {
-	case rights || f.Election.Replay.Replica || f.Pool.Replay.Replica:
+	case rights || absent || f.Election.Replay.Replica || f.Pool.Replay.Replica:
 	case disk:
 		r.fail("make room on the server's disk: no job can start or finish until then", "%v", f.Writes)
 	case errors.Is(f.Writes, postgres.ErrWritesRejected):

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -37,8 +38,8 @@ func (f Facts) reached() []Link {
 func checkConnection(f Facts, r *report) {
 	for _, link := range f.links() {
 		if link.Err != nil {
-			r.fail("check "+link.Key+", that the server runs and accepts connections from here, and the credentials",
-				"%s: %v", link.Key, link.Err)
+			remedy := cmp.Or(link.Remedy, "check "+link.Key+", that the server runs and accepts connections from here, and the credentials")
+			r.fail(remedy, "%s: %v", link.Key, link.Err)
 		}
 	}
 	if f.TwoDatabases {

@@ -48,6 +48,7 @@ var checks = []check{
 	{"schema", Facts.hasSchema, checkSchema},
 	{"grants", Facts.hasSchema, checkGrants},
 	{"logins", Facts.hasServer, checkLogins},
+	{"table locks", Facts.hasServer, checkTableLocks},
 	{"lock ids", Facts.hasLocks, checkLocks},
 	{"leaders", Facts.hasTables, checkLeaders},
 	{"leases", Facts.hasLeases, checkLeases},

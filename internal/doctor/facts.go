@@ -32,6 +32,8 @@ type Facts struct {
 	Leases []roles.LeaseObject
 	// Writes is the error of a node's write to the server, if one was tried.
 	Writes error
+	// LockHolders are the sessions that keep others from forge's tables.
+	LockHolders []TableLock
 	// Err is the reason why the server, the schema or the cluster could not be read.
 	Err error
 }
@@ -56,8 +58,9 @@ func (f Facts) hasLeases() bool { return len(f.Leases) > 0 && f.hasTables() }
 type Link struct {
 	// Key is the configuration key of the address.
 	Key string
-	// Err says why the server cannot be reached.
-	Err error
+	// Err says why the server cannot be reached, Remedy what to do about it; Remedy may be empty.
+	Err    error
+	Remedy string
 	// Pooled is true when the answering server process is not the one that the connection
 	// was opened to.
 	Pooled bool

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,10 @@ import (
 
 // Only this file reads the catalogue; the packages that own forge's tables read those.
 const (
-	searchPathSQL = `SELECT set_config('search_path', $1, false)`
+	// A statement that waits for a lock would wait for as long as another session holds it.
+	sessionSQL = `
+SELECT set_config('search_path', $1, false), set_config('lock_timeout', '2s', false), set_config('statement_timeout', '0', false),
+       set_config('standard_conforming_strings', 'on', false)`
 
 	// Without pg_read_all_stats, backend_type is null for the sessions of other users.
 	serverSQL = `
@@ -53,6 +57,9 @@ SELECT coalesce((SELECT pg_get_userbyid(relowner) FROM pg_class
        coalesce((SELECT pg_has_role(relowner, 'USAGE') FROM pg_class
                  WHERE relnamespace = to_regnamespace($1) AND relname = 'forge_leaders'), true)`
 )
+
+// lockNotAvailable is PostgreSQL's error code of a statement that lock_timeout ended.
+const lockNotAvailable = "55P03"
 
 // Gather collects all facts but those of Kubernetes. A fact that cannot be read stays empty, with the reason in
 // Facts.Err or Link.Err.
@@ -86,6 +93,17 @@ func (f *Facts) read(ctx context.Context, url string, readOnly bool) error {
 		return err
 	}
 	f.Server = &server
+	err = f.readTables(ctx, pool)
+	holders, failed := tableLocks(ctx, pool, f.Config.Database.Schema, hasCode(err, lockNotAvailable))
+	f.LockHolders = holders
+	if lacksObject(failed) { // a server older than 14, which another check reports
+		failed = nil
+	}
+	return cmp.Or(err, failed)
+}
+
+// readTables reads the schema and the cluster.
+func (f *Facts) readTables(ctx context.Context, pool *pgxpool.Pool) error {
 	schema, err := readSchema(ctx, pool, f.Config.Database.Schema)
 	if err != nil {
 		return err
@@ -106,9 +124,11 @@ func (f *Facts) read(ctx context.Context, url string, readOnly bool) error {
 }
 
 // lacksObject reports whether a statement named a table, column or function that does not exist.
-func lacksObject(err error) bool {
+func lacksObject(err error) bool { return hasCode(err, "42P01", "42703", "42883") }
+
+func hasCode(err error, codes ...string) bool {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && slices.Contains([]string{"42P01", "42703", "42883"}, refused.Code)
+	return ok && slices.Contains(codes, refused.Code)
 }
 
 // openPool also connects through poolers and, if readOnly is true, to replicas. It
@@ -125,9 +145,10 @@ func openPool(ctx context.Context, url string, readOnly bool, schema string, sha
 	}
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	config.ConnConfig.RuntimeParams["application_name"] = applicationName
+	postgres.SetClientParams(&config.ConnConfig.Config)
 	if !shared {
 		config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-			_, err := conn.Exec(ctx, searchPathSQL, schema)
+			_, err := conn.Exec(ctx, sessionSQL, schema)
 			return err
 		}
 	}
@@ -162,6 +183,9 @@ func readSchema(ctx context.Context, pool *pgxpool.Pool, name string) (Schema, e
 		return Schema{}, err
 	}
 	s.Version = migrations.New(pool, slog.New(slog.DiscardHandler)).Check(ctx)
+	if hasCode(s.Version, lockNotAvailable) {
+		return s, s.Version
+	}
 	return s, nil
 }
 

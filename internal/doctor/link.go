@@ -62,6 +62,7 @@ func dial(ctx context.Context, url string, anyServer bool) (*pgx.Conn, error) {
 	}
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec // leaves no prepared statement in a pooler
 	config.RuntimeParams["application_name"] = applicationName
+	postgres.SetClientParams(&config.Config)
 	config.ValidateConnect = postgres.RequireWritable
 	if anyServer {
 		config.ValidateConnect = nil
@@ -82,9 +83,17 @@ func probe(ctx context.Context, key, url string) Link {
 		err = link.examine(ctx, conn)
 	}
 	if err != nil {
-		link.Err = errors.New(postgres.Reason(err))
+		link.Err, link.Remedy = errors.New(postgres.Reason(err)), remedy(err, key, url)
 	}
 	return link
+}
+
+func remedy(err error, key, url string) string {
+	config, failed := pgx.ParseConfig(url)
+	if failed != nil {
+		return ""
+	}
+	return postgres.Remedy(err, key, config)
 }
 
 func readOnlyRemedy(err error, key, url string) string {

@@ -96,6 +96,7 @@ func dialTo(ctx context.Context, url string, validate pgconn.ValidateConnectFunc
 	}
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec // leaves no prepared statement in a pooler
 	config.RuntimeParams["application_name"] = applicationName
+	postgres.SetClientParams(&config.Config)
 	config.ValidateConnect = validate
 	return pgx.ConnectConfig(ctx, config)
 }

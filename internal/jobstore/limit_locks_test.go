@@ -145,7 +145,6 @@ func TestUsagesHaveRates(t *testing.T) {
 func TestBacklogOfLimit(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
-	mustExec(t, pool, `INSERT INTO river_queue (name, updated_at) VALUES ('default', now()), ('other', now())`)
 	mustExec(t, pool, `INSERT INTO river_job (kind, queue, state, args) SELECT kind, queue, state::river_job_state, jsonb_build_object('tenant', tenant)
 		FROM (VALUES ('k', 'default', 'running', 'a', 2), ('k', 'default', 'available', 'a', 3), ('k', 'default', 'available', 'b', 4),
 			('l', 'default', 'available', 'c', 1), ('k', 'other', 'available', 'a', 7)) AS j (kind, queue, state, tenant, n), generate_series(1, n)`)
@@ -161,8 +160,30 @@ func TestBacklogOfLimit(t *testing.T) {
 		{Limit{Scope: ScopeJob, Name: "k", Most: 5, Key: "args.tenant"}, Backlog{7, 1}},
 		{Limit{Scope: ScopeQueue, Name: "default", Most: 1, Per: time.Hour}, Backlog{}},
 	} {
-		if got, err := New(pool).Backlog(t.Context(), test.limit); err != nil || got != test.want {
+		if got, err := New(pool).Backlog(t.Context(), test.limit, nil); err != nil || got != test.want {
 			t.Errorf("%+v: %+v, want %+v: %v", test.limit, got, test.want, err)
+		}
+	}
+}
+
+// Of a limit per node, only the places of the given nodes count, each with what runs there.
+func TestBacklogOfLimitPerNode(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	mustExec(t, pool, `INSERT INTO river_job (kind, state, args, attempted_at, attempted_by) SELECT 'k', state::river_job_state, '{"device": "d"}', now(), ARRAY['before', client]
+		FROM (VALUES ('running', 'a', 4), ('running', 'draining', 2), ('available', NULL, 9)) AS j (state, client, n), generate_series(1, n)`)
+	for _, test := range []struct {
+		clients []string
+		want    Backlog
+	}{
+		{[]string{"a"}, Backlog{9, 1}},
+		{[]string{"a", "b"}, Backlog{6, 1}},
+		{[]string{"a", "b", "c", "d"}, Backlog{}},
+		{[]string{""}, Backlog{6, 1}},
+	} {
+		limit := Limit{Scope: ScopeQueue, Name: "default", Most: 3, Key: "args.device", PerNode: true}
+		if got, err := New(pool).Backlog(t.Context(), limit, test.clients); err != nil || got != test.want {
+			t.Errorf("nodes %q: %+v, want %+v: %v", test.clients, got, test.want, err)
 		}
 	}
 }

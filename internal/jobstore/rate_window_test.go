@@ -272,7 +272,8 @@ func TestUnlimitedClaimsLeaveLimitedJobs(t *testing.T) {
 func TestCheckWeight(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
-	setLimits(t, pool, Limit{Scope: ScopeQueue, Name: "q", Most: 5, Per: time.Minute, Burst: 3}, Limit{Scope: ScopeJob, Name: "k", Most: 4, Per: time.Minute}, Limit{Scope: ScopeJob, Name: "l", Most: 1})
+	setLimits(t, pool, Limit{Scope: ScopeQueue, Name: "q", Most: 5, Per: time.Minute, Burst: 3}, Limit{Scope: ScopeJob, Name: "k", Most: 4, Per: time.Minute}, Limit{Scope: ScopeJob, Name: "l", Most: 1},
+		Limit{Scope: ScopeWeight, Name: "heavy", Most: 4})
 	for _, test := range []struct {
 		queue, kind string
 		weight      int
@@ -282,6 +283,9 @@ func TestCheckWeight(t *testing.T) {
 		{"other", "k", 4, nil},
 		{"other", "l", 9, nil},
 		{"q", "k", 0, nil},
+		{"q", "heavy", 3, nil},
+		{"other", "heavy", 0, nil},
+		{"q", "heavy", 0, WeightError{"queue q", 4, 3}},
 		{"q", "other", 4, WeightError{"queue q", 4, 3}},
 		{"other", "k", 5, WeightError{"job k", 5, 4}},
 	} {

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,8 @@ func Ping(ctx context.Context, pool *pgxpool.Pool) error {
 		return fmt.Errorf("%w as forge needs it: %w; let database.url lead straight to PostgreSQL or through a pooler "+
 			"in session mode, or set cluster.leader_election.strategy = \"lease\" on every node; see forge doctor", ErrUnreachable, ErrTransactionPooler)
 	}
-	return fmt.Errorf("%w: %s; %s; see forge doctor", ErrUnreachable, Reason(err), remedy(err, pool.Config().ConnConfig))
+	remedy := cmp.Or(Remedy(err, addressOfDatabase, pool.Config().ConnConfig), remedyForAnyOtherReason)
+	return fmt.Errorf("%w: %s; %s; see forge doctor", ErrUnreachable, Reason(err), remedy)
 }
 
 // Reason returns the cause of a connection error: pgx lists every address it tried,
@@ -60,29 +62,30 @@ func Reason(err error) string {
 	return strings.TrimSpace(lines[len(lines)-1])
 }
 
-// remedy returns what to do about a connection error.
-func remedy(err error, config *pgx.ConnConfig) string {
+// Remedy returns what to do about a connection error; empty if the error does not say. key is
+// the setting that holds the address; config is the parsed address.
+func Remedy(err error, key string, config *pgx.ConnConfig) string {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok && strings.Contains(err.Error(), "tls") { // from pgconn, crypto/tls and crypto/x509
-		return "check sslmode and sslrootcert in " + addressOfDatabase + ", and ssl at the server"
+		return "check sslmode and sslrootcert in " + key + ", and ssl at the server"
 	}
 	if !ok {
-		return remedyForAnyOtherReason
+		return ""
 	}
 	database, user := pgx.Identifier{config.Database}.Sanitize(), pgx.Identifier{config.User}.Sanitize()
 	switch refused.Code {
 	case codeInvalidPassword:
-		return "check the user and the password in " + addressOfDatabase
+		return "check the user and the password in " + key
 	case codeInvalidCatalogName:
-		return fmt.Sprintf("create it (CREATE DATABASE %s), or check %s", database, addressOfDatabase)
+		return fmt.Sprintf("create it (CREATE DATABASE %s), or check %s", database, key)
 	case codeInsufficientRight:
 		return fmt.Sprintf("let the database's owner run GRANT CONNECT ON DATABASE %s TO %s", database, user)
 	case codeTooManyConnections:
-		return "raise max_connections, or lower database.pool_size"
-	case codeCannotConnectNow:
+		return "raise max_connections, or the CONNECTION LIMIT of the role or the database, or lower database.pool_size"
+	case codeCannotConnectNow, codeAdminShutdown, codeCrashShutdown:
 		return "try again when it is up"
 	default:
-		return remedyForAnyOtherReason
+		return ""
 	}
 }
 

@@ -95,9 +95,9 @@ func TestPingReturnsRemedy(t *testing.T) {
 	for want, answer := range map[string][]pgproto3.BackendMessage{
 		`: password authentication failed for user "u"; check the user and the password in database.url or FORGE_DATABASE_URL`: append(
 			[]pgproto3.BackendMessage{&pgproto3.AuthenticationCleartextPassword{}}, refusal("28P01", `password authentication failed for user "u"`)...),
-		`: sorry, too many clients already; raise max_connections, or lower database.pool_size`:                     refusal("53300", "sorry, too many clients already"),
-		`: the database system is starting up; try again when it is up`:                                             refusal("57P03", "the database system is starting up"),
-		`: permission denied for database "db"; let the database's owner run GRANT CONNECT ON DATABASE "db" TO "u"`: refusal("42501", `permission denied for database "db"`),
+		`: sorry, too many clients already; raise max_connections, or the CONNECTION LIMIT of the role or the database, or lower database.pool_size`: refusal("53300", "sorry, too many clients already"),
+		`: the database system is starting up; try again when it is up`:                                                                              refusal("57P03", "the database system is starting up"),
+		`: permission denied for database "db"; let the database's owner run GRANT CONNECT ON DATABASE "db" TO "u"`:                                  refusal("42501", `permission denied for database "db"`),
 		`: no pg_hba.conf entry for host "10.0.0.1"; check database.url or FORGE_DATABASE_URL, or run forge dev for a database of your own`: refusal(
 			"28000", `no pg_hba.conf entry for host "10.0.0.1"`),
 	} {

@@ -95,10 +95,9 @@ func NewPool(ctx context.Context, opts PoolOptions) (*pgxpool.Pool, error) {
 	if idle == 0 {
 		idle = 3 * time.Second
 	}
-	settings := map[string]string{
-		"idle_in_transaction_session_timeout": strconv.FormatInt(idle.Milliseconds(), 10),
-		searchPath:                            opts.Schema,
-	}
+	settings := sessionSettings()
+	settings["idle_in_transaction_session_timeout"], settings[searchPath] = strconv.FormatInt(idle.Milliseconds(), 10), opts.Schema
+	SetClientParams(&config.ConnConfig.Config)
 	config.ConnConfig.RuntimeParams["application_name"] = opts.ApplicationName
 	maps.Copy(config.ConnConfig.RuntimeParams, settings) // for reading; a pooler would reject them
 	preferred := newPreferredServer(config.ConnConfig)

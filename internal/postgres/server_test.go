@@ -154,6 +154,22 @@ func TestRevokedRightsAreNamed(t *testing.T) {
 	}
 }
 
+func TestMissingTablesAreNamed(t *testing.T) {
+	t.Parallel()
+	address := pgtest.URL(t)
+	pool := pgtest.Connect(t, address)
+	exec(t, pool, `ALTER TABLE river_job RENAME TO gone`)
+	err := postgres.CheckWrites(t.Context(), pool, "public")
+	if absent, ok := errors.AsType[*postgres.TablesError](err); !ok || strings.Join(absent.Missing, ", ") != "river_job" {
+		t.Errorf("without river_job: %v", err)
+	}
+	exec(t, pool, `DROP SCHEMA public CASCADE`)
+	err = postgres.CheckWrites(t.Context(), pool, "public")
+	if absent, ok := errors.AsType[*postgres.TablesError](err); !ok || len(absent.Missing) < 2 {
+		t.Errorf("without the schema: %v", err)
+	}
+}
+
 func TestReadOnlyDatabase(t *testing.T) {
 	t.Parallel()
 	address := pgtest.URL(t)

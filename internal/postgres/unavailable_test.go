@@ -27,7 +27,10 @@ func TestUnavailableNamesTheReason(t *testing.T) {
 		{refused("57P03"), "it starts, stops or recovers"},
 		{refused("57P01"), "it starts, stops or recovers"},
 		{refused("53300"), "it has no free connection"},
-		{refused("28P01"), "it cannot be reached"},
+		{refused("28P01"), "it rejects the password"},
+		{refused("3D000"), "it does not exist"},
+		{refused("42P01"), "it lacks tables of forge"},
+		{refused("28000"), "it cannot be reached"},
 	} {
 		if got := postgres.Unavailable(test.err); got != test.want {
 			t.Errorf("Unavailable(%v) = %q, want %q", test.err, got, test.want)

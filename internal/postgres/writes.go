@@ -38,6 +38,13 @@ func (e *RightsError) Error() string {
 	return fmt.Sprintf("user %s lacks %s; see forge doctor", e.User, strings.Join(e.Missing, ", "))
 }
 
+// TablesError lists tables that a node requires and that do not exist, such as river_job.
+type TablesError struct{ Missing []string }
+
+func (e *TablesError) Error() string {
+	return fmt.Sprintf("the schema lacks %s; see forge doctor", strings.Join(e.Missing, ", "))
+}
+
 const (
 	readOnlySQL = `SELECT current_setting('transaction_read_only')::bool`
 
@@ -46,20 +53,26 @@ const (
 	// full disk, because an update may find free space in their pages.
 	fillSQL = `SELECT count(*) FROM generate_series(1, 4000)`
 
+	// objectsSQL are the tables that running a job requires, and a sequence.
+	objectsSQL = `
+FROM unnest('{forge_nodes,forge_leaders,forge_crons,forge_cron_ticks,forge_events,river_job,river_job_id_seq}'::text[])
+         WITH ORDINALITY AS objects (name, place)`
+
+	missingSQL = `SELECT coalesce(array_agg(name ORDER BY place), '{}')` + objectsSQL + ` WHERE to_regclass($1 || '.' || name) IS NULL`
+
 	// The privileges that running a job requires. forge doctor checks the others.
 	rightsSQL = `
-SELECT current_user::text, coalesce(array_agg(privilege || ' on ' || name ORDER BY place, privilege), '{}')
-FROM unnest('{forge_nodes,forge_leaders,forge_crons,forge_cron_ticks,forge_events,river_job,river_job_id_seq}'::text[])
-         WITH ORDINALITY AS objects (name, place),
+SELECT current_user::text, coalesce(array_agg(privilege || ' on ' || name ORDER BY place, privilege), '{}')` + objectsSQL + `,
      unnest('{SELECT,INSERT,UPDATE,USAGE}'::text[]) AS privilege
 WHERE CASE WHEN name LIKE '%\_seq' THEN privilege = 'USAGE' AND NOT has_sequence_privilege(to_regclass($1 || '.' || name), 'USAGE')
            ELSE privilege <> 'USAGE' AND NOT has_table_privilege(to_regclass($1 || '.' || name), privilege) END`
 
-	schemaRightSQL = `SELECT has_schema_privilege($1, 'USAGE')`
+	// A schema that does not exist lacks tables, not rights.
+	schemaRightSQL = `SELECT coalesce(has_schema_privilege(to_regnamespace($1), 'USAGE'), true)`
 )
 
-// CheckWrites returns why a node cannot work: ErrWritesRejected, a *DiskError or a
-// *RightsError. Other errors concern the connection. It costs the server some
+// CheckWrites returns why a node cannot work: ErrWritesRejected, a *DiskError, a
+// *RightsError or a *TablesError. Other errors concern the connection. It costs the server some
 // milliseconds.
 func CheckWrites(ctx context.Context, db DB, schema string) error {
 	tx, err := db.Begin(ctx)
@@ -87,15 +100,23 @@ func checkReadOnly(ctx context.Context, tx pgx.Tx, _ string) error {
 }
 
 func checkRights(ctx context.Context, tx pgx.Tx, schema string) error {
+	quoted := pgx.Identifier{schema}.Sanitize()
 	var usage bool
-	if err := tx.QueryRow(ctx, schemaRightSQL, schema).Scan(&usage); err != nil {
+	if err := tx.QueryRow(ctx, schemaRightSQL, quoted).Scan(&usage); err != nil {
 		return err
 	}
 	if !usage { // nothing in it can be looked up
 		return &RightsError{User: tx.Conn().Config().User, Missing: []string{"USAGE on schema " + schema}}
 	}
+	var absent TablesError
+	if err := tx.QueryRow(ctx, missingSQL, quoted).Scan(&absent.Missing); err != nil {
+		return err
+	}
+	if len(absent.Missing) > 0 {
+		return &absent
+	}
 	var rights RightsError
-	if err := tx.QueryRow(ctx, rightsSQL, pgx.Identifier{schema}.Sanitize()).Scan(&rights.User, &rights.Missing); err != nil {
+	if err := tx.QueryRow(ctx, rightsSQL, quoted).Scan(&rights.User, &rights.Missing); err != nil {
 		return err
 	}
 	if len(rights.Missing) > 0 {

@@ -142,8 +142,8 @@ func classify(tx pgx.Tx, err error) error {
 func isTransient(code string) bool { return len(code) < 2 || transientClasses[code[:2]] }
 
 // transientClasses are the SQLSTATE classes of errors that the job did not cause:
-// connection, transaction, rollback, resources, prerequisites, operator, system and
-// internal errors.
+// connection, transaction, schema, rollback, missing tables and privileges, resources,
+// prerequisites, operator, system and internal errors.
 var transientClasses = map[string]bool{
-	"08": true, "25": true, "40": true, "53": true, "55": true, "57": true, "58": true, "XX": true,
+	"08": true, "25": true, "3F": true, "40": true, "42": true, "53": true, "55": true, "57": true, "58": true, "XX": true,
 }

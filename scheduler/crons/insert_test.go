@@ -46,6 +46,30 @@ func TestRejectedJobFailsOnlyItsTick(t *testing.T) {
 	}
 }
 
+// A job that no table takes is not rejected: its tick fires once the table is back.
+func TestTicksWaitForMissingTable(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	apply(t, pool, "h1", map[string]cronstore.Spec{"a": everySecond("allow")})
+	stop := lead(t, newFirer(t, pool, newInserter(t, pool)), makeLeader(t, pool, "n1"))
+	await(t, pool, 1, ledgerCountSQL)
+	execute := func(sql string) {
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execute(`ALTER TABLE river_job RENAME TO gone`)
+	await(t, pool, 2, `SELECT floor(extract(epoch FROM clock_timestamp() - max(tick)))::bigint FROM forge_cron_ticks`) // one was due
+	execute(`ALTER TABLE gone RENAME TO river_job`)
+	await(t, pool, count(t, pool, ledgerCountSQL)+2, ledgerCountSQL)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if wrong := count(t, pool, `SELECT count(*) FROM forge_cron_ticks WHERE verdict = 'failed' OR job_id IS NULL`); wrong != 0 {
+		t.Errorf("%d ticks without a job", wrong)
+	}
+}
+
 func TestTwoThousandCronsFireAtOnce(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
@@ -114,7 +138,7 @@ func TestEachBatchNotifiesItsQueues(t *testing.T) {
 
 func TestIsTransientAcceptsAnySQLSTATE(t *testing.T) {
 	t.Parallel()
-	for code, want := range map[string]bool{"": true, "5": true, "57": true, "57P01": true, "40001": true, "2": true, "23505": false, "22": false} {
+	for code, want := range map[string]bool{"": true, "5": true, "57": true, "57P01": true, "40001": true, "2": true, "42P01": true, "42501": true, "23505": false, "22": false} {
 		if got := isTransient(code); got != want {
 			t.Errorf("isTransient(%q) = %v, want %v", code, got, want)
 		}

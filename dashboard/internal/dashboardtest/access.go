@@ -18,7 +18,7 @@ type File struct{ *Cluster }
 func (f File) Plan(_ context.Context, ahead time.Duration) (cronstore.Plan, error) {
 	return cronstore.Plan{
 		Hash: "b", InForce: "a", State: cronstore.StateApplied, From: Epoch, Until: Epoch.Add(ahead),
-		Changes: changes(), UncountedLimits: 7,
+		Changes: changes(), UncountedLimits: 7, RemovedQueues: []cronstore.RemovedQueue{{Name: "mail", Jobs: 5}},
 		Limits: []cronstore.LimitEffect{{Scope: "queue", Name: "bulk", Limit: 2, Key: "args.tenant", Jobs: 40, Values: 3}},
 		Runs:   []cronstore.RunChange{{Cron: "x", Appear: 1, Until: Epoch}},
 	}, nil

@@ -40,6 +40,9 @@ func (f Queues) Queue(_ context.Context, name string, keys jobstore.KeySearch) (
 		if keys.Text != "" {
 			report.Keys, report.MoreKeys = []jobstore.KeyUse{{Key: "only " + keys.Text + keys.Sort, Waiting: 1, OldestAt: Epoch}}, false
 		}
+		if keys.Text == "behind" { // a value of jobs that are not counted
+			report.Available, report.MoreAvailable, report.Keys = jobstore.CountLimit, true, nil
+		}
 		report.PausedJobs = []jobstore.JobPause{{
 			JobSelection: jobstore.JobSelection{Kind: "send", Key: "args.tenant", Value: "a <b>"},
 			QueuePause:   jobstore.QueuePause{PausedAt: Epoch.Add(-time.Minute), PausedBy: "eve", PauseReason: "too <much>", PausedUntil: Epoch.Add(time.Hour)},
