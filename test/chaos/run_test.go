@@ -48,12 +48,12 @@ const (
 	// lease, so that most windows contain starts before and after a change of leaders.
 	rateLimit = 10
 	ratePer   = 4 * time.Second
-	// Every turnsEvery, a tenant has a backlog of turnBacklog jobs, each of which takes turnTakes
-	// in one of three slots, and another one a job behind them. While it waits, turnMost may start
-	// before it or another job of its tenant: those of one turn in each slot, and the same again after
-	// an offer was lost, which is made again half a second later. When nothing is done to the cluster,
-	// calmMost of calmBacklog may: one for each slot, and one that was offered before.
-	turnBacklog, turnMost = 24, 6
+	// Every turnsEvery, a tenant has a backlog of turnBacklog jobs, each of which takes turnTakes in one
+	// of three slots, and another one a job behind them. While it waits, turnMost may start before it or
+	// another job of its tenant: those of one turn in each slot, and the same again each time that an
+	// offer is lost, twice here. When nothing is done to the cluster, calmMost of calmBacklog may: one
+	// for each slot, and one that was offered before.
+	turnBacklog, turnMost = 24, 10
 	calmBacklog, calmMost = 8, 4
 	turnTakes             = 700 * time.Millisecond
 	turnsEvery            = 8 * time.Second
