@@ -91,7 +91,7 @@ func (e *executor) failed(t *task, started, now time.Time, end attemptEnd, metad
 func (e *executor) nextRetry(t *task, now time.Time) time.Time {
 	var due time.Time
 	if t.decoded {
-		due = e.workersRetry(t.job, t.unit)
+		due = e.workersRetry(t)
 	}
 	if !due.IsZero() && due.Before(now) {
 		e.logger.Warn("the worker's NextRetry is in the past; the default is used", "job_id", t.job.ID, "job", t.job.Kind, "next_retry", due)
@@ -115,12 +115,12 @@ func (e *executor) nextRetryOf(job *rivertype.JobRow) time.Time {
 }
 
 // workersRetry returns when the worker wants the next attempt; zero if it panics.
-func (e *executor) workersRetry(job *rivertype.JobRow, u unit) (due time.Time) {
+func (e *executor) workersRetry(t *task) (due time.Time) {
 	defer func() {
 		if value := recover(); value != nil {
-			e.logger.Error("the worker's NextRetry panicked; the default is used", "job_id", job.ID, "job", job.Kind, "panic", truncateText(fmt.Sprint(value)))
+			e.logger.Error("the worker's NextRetry panicked; the default is used", "job_id", t.job.ID, "job", t.job.Kind, "panic", truncateText(fmt.Sprint(value)))
 			due = time.Time{}
 		}
 	}()
-	return u.nextRetry()
+	return t.unit.nextRetry()
 }

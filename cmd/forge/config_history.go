@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forge-scheduler/forge"
+	"github.com/forge-scheduler/forge/internal/activity"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
@@ -23,7 +24,7 @@ func (a *app) configHistoryCommand() *cobra.Command {
 		Example: "  forge config history -n 5\n  forge config history --filter 'by:ada* since:7d' --sort oldest",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDatabase(cmd.Context(), func(ctx context.Context, pool *pgxpool.Pool) error {
-				history, err := cronstore.New(pool).SearchHistory(ctx, cronstore.HistoryQuery{Where: where.Filter, Oldest: sort.name == cronstore.Oldest, Limit: limit})
+				history, err := cronstore.New(pool).SearchHistory(ctx, cronstore.HistoryQuery{Where: where.Filter, Oldest: sort.name == activity.Oldest, Limit: limit})
 				if err != nil {
 					return err
 				}
@@ -33,7 +34,7 @@ func (a *app) configHistoryCommand() *cobra.Command {
 	}
 	cmd.Flags().IntVarP(&limit, "limit", "n", 30, "at most this many")
 	where.addTo(cmd.Flags(), cronstore.HistoryTable.Keys(), "configurations", "by:ada* since:7d", "operations.md")
-	sort.addTo(cmd.Flags(), cronstore.HistoryOrders)
+	sort.addTo(cmd.Flags(), activity.Orders)
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/forge-scheduler/forge/dashboard/cluster"
 	"github.com/forge-scheduler/forge/dashboard/route"
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/activity"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 )
 
@@ -23,7 +24,7 @@ func (s *API) configRoutes() []route.Route {
 			About: "Returns each time that a configuration was put in force: when, by whom, and from which node's file. The newest one is in force.",
 			Query: append([]route.Parameter{
 				filterParameter("by:ada* since:7d", cronstore.HistoryTable.Keys()),
-				route.Among("sort", "The order: newest (the newest first) or oldest.", cronstore.HistoryOrders...),
+				route.Among("sort", "The order: newest (the newest first) or oldest.", activity.Orders...),
 			}, route.PagedBothWays...),
 		}, s.listConfigs),
 		get(s, "/api/v1/config/{hash}/diff", route.Operation{
@@ -53,11 +54,7 @@ func (s *API) listConfigs(r *http.Request, q *web.Query) (web.List[cronstore.App
 		return web.List[cronstore.Application]{}, err
 	}
 	rows, err := s.Configs.SearchHistory(r.Context(), query)
-	key := "before"
-	if query.Oldest {
-		key = "after"
-	}
-	return pageOf(q, rows, len(rows) == query.Limit, key, func(last cronstore.Application) string { return strconv.FormatInt(last.ID, 10) }), err
+	return pageOf(q, rows, len(rows) == query.Limit, cluster.HistoryBound(query), func(last cronstore.Application) string { return strconv.FormatInt(last.ID, 10) }), err
 }
 
 func (s *API) revert(c *call, body applyAsk) (cronstore.Outcome, error) {

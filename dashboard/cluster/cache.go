@@ -66,10 +66,10 @@ func (m *Cache[T]) Get(ctx context.Context) (value T, err error) {
 		joined := m.current(ctx, time.Now())
 		if joined == nil {
 			defer m.mu.Unlock()
-			if time.Now().Before(m.until) {
-				return m.last.Value, nil
+			if m.over() {
+				return value, m.lifetime.Err()
 			}
-			return value, m.lifetime.Err()
+			return m.last.Value, nil
 		}
 		outdated := joined.outdated
 		m.mu.Unlock()
@@ -120,13 +120,15 @@ func (m *Cache[T]) Wait() {
 // current returns the running read. It starts one if the value has expired and the lifetime
 // has not ended.
 func (m *Cache[T]) current(ctx context.Context, now time.Time) *sharedRead[T] {
-	over := m.lifetime != nil && m.lifetime.Err() != nil
-	if m.underWay == nil && !over && !time.Now().Before(m.until) {
+	if m.underWay == nil && !m.over() && !time.Now().Before(m.until) {
 		m.underWay = &sharedRead[T]{began: now, done: make(chan struct{})}
 		go m.renew(context.WithoutCancel(ctx), m.underWay)
 	}
 	return m.underWay
 }
+
+// over reports that no more reads may start.
+func (m *Cache[T]) over() bool { return m.lifetime != nil && m.lifetime.Err() != nil }
 
 // renew reads the value and caches it. If reading fails, it keeps the last one.
 func (m *Cache[T]) renew(ctx context.Context, r *sharedRead[T]) {

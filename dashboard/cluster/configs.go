@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/forge-scheduler/forge/dashboard/web"
+	"github.com/forge-scheduler/forge/internal/activity"
 	"github.com/forge-scheduler/forge/internal/cronstore"
 	"github.com/forge-scheduler/forge/internal/filter"
 )
@@ -13,8 +14,16 @@ import (
 // applications that match a filter.
 func HistoryQuery(q *web.Query, where *filter.Filter, limit int) cronstore.HistoryQuery {
 	return cronstore.HistoryQuery{
-		Where: where, Oldest: SortOf(q, cronstore.HistoryOrders) == cronstore.Oldest, Before: q.Number("before"), After: q.Number("after"), Limit: limit,
+		Where: where, Oldest: SortOf(q, activity.Orders) == activity.Oldest, Before: q.Number("before"), After: q.Number("after"), Limit: limit,
 	}
+}
+
+// HistoryBound returns the parameter that holds the last id of a page in the address of the next one.
+func HistoryBound(q cronstore.HistoryQuery) string {
+	if q.Oldest {
+		return "after"
+	}
+	return "before"
 }
 
 // Configs reads the configurations that were in force. A configuration is given by the beginning

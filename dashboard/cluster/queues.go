@@ -31,22 +31,22 @@ func (s *Cluster) SetQueuePaused(ctx context.Context, queue string, paused bool,
 	if paused {
 		change = s.QueueOps.PauseQueue
 	}
+	wrongSpan := web.WrongFields(web.WrongField("for", "must be from a second to 366 days"))
 	if lasts != "" {
 		d, err := config.ParseDuration(lasts)
 		if err != nil {
 			return pause, false, web.WrongFields(web.WrongField("for", fmt.Sprintf("is %v (got %q); want a time such as 90m, 2h or 3d", err, lasts)))
 		}
-		order.For = d.Std()
+		if order.For = d.Std(); order.For == 0 { // which would mean without end
+			return pause, false, wrongSpan
+		}
 	}
-	err = jobstore.ErrPauseSpan
-	if lasts == "" || order.For > 0 { // 0 would mean without end
-		pause, changed, err = change(ctx, queue, order)
-	}
+	pause, changed, err = change(ctx, queue, order)
 	switch {
 	case errors.Is(err, jobstore.ErrManyPauses):
 		return pause, false, web.Refuse(http.StatusConflict, fmt.Sprintf("The queue has %d pauses of jobs already. Resume some first.", jobstore.MaxJobPauses))
 	case errors.Is(err, jobstore.ErrPauseSpan):
-		return pause, false, web.WrongFields(web.WrongField("for", "must be from a second to 366 days"))
+		return pause, false, wrongSpan
 	case err == nil && changed:
 		auth.NoteAction(ctx, fmt.Sprintf("reason=%q until=%s jobs=%q", order.Reason, format.UTC(pause.PausedUntil), order.Jobs))
 	}

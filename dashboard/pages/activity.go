@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -72,7 +71,7 @@ func (s *Pages) loadActivity(ctx context.Context, req *request) (body, error) {
 		Tabs: activityTabs(where, !query.NoAudit, sort), Oldest: query.Oldest, First: activityPath(where, "sort", sort),
 	}
 	b.Bar.keep("sort", sort)
-	b.Heads = activityHeads(where, cmp.Or(sort, activity.Newest))
+	b.Heads = activityHeads(where, query.Oldest)
 	for i := range page.Entries {
 		b.Rows = append(b.Rows, newActivityRow(facts, &page.Entries[i]))
 	}
@@ -84,16 +83,25 @@ func (s *Pages) loadActivity(ctx context.Context, req *request) (body, error) {
 
 // activityPath is the address of the activity with a filter and further parameters.
 func activityPath(where *filter.Filter, more ...string) string {
-	return strings.TrimSuffix("/activity?"+web.Encode(append([]string{"filter", where.String()}, more...)...), "?")
+	return filteredPath("/activity", where, more...)
 }
 
-// activityHeads returns the heads of the table. The time sorts the other way round when it is
-// chosen again.
-func activityHeads(where *filter.Filter, sort string) []head {
-	when := head{Text: "When", Path: activityPath(where, "sort", activity.Oldest), About: "Oldest first", Sorted: "descending"}
-	if sort == activity.Oldest {
-		when = head{Text: "When", Path: activityPath(where), About: "Newest first", Sorted: "ascending"}
+// filteredPath is the address of a list with a filter and further parameters.
+func filteredPath(list string, where *filter.Filter, more ...string) string {
+	return strings.TrimSuffix(list+"?"+web.Encode(append([]string{"filter", where.String()}, more...)...), "?")
+}
+
+// timeHead is the head of the time of a list, which begins with the newest or the oldest row. It
+// sorts the other way round when it is chosen.
+func timeHead(text, list string, where *filter.Filter, oldest bool) head {
+	if oldest {
+		return head{Text: text, Path: filteredPath(list, where), About: "Newest first", Sorted: "ascending"}
 	}
+	return head{Text: text, Path: filteredPath(list, where, "sort", activity.Oldest), About: "Oldest first", Sorted: "descending"}
+}
+
+func activityHeads(where *filter.Filter, oldest bool) []head {
+	when := timeHead("When", "/activity", where, oldest)
 	return []head{{Text: "What"}, when, {Text: "About"}, {Text: "By"}, {Text: "More"}}
 }
 

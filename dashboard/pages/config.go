@@ -113,27 +113,18 @@ func (s *Pages) loadConfigs(ctx context.Context, req *request) (body, error) {
 		b.Rows = append(b.Rows, newConfigRow(facts, a))
 	}
 	if len(history) == query.Limit {
-		key := "before"
-		if query.Oldest {
-			key = "after"
-		}
-		b.Next = configsPath(query.Where, "sort", sort, key, strconv.FormatInt(history[len(history)-1].ID, 10))
+		b.Next = configsPath(query.Where, "sort", sort, cluster.HistoryBound(query), strconv.FormatInt(history[len(history)-1].ID, 10))
 	}
 	return &b, nil
 }
 
 // configsPath is the address of the list with a filter and further parameters.
 func configsPath(where *filter.Filter, more ...string) string {
-	return strings.TrimSuffix("/config?"+web.Encode(append([]string{"filter", where.String()}, more...)...), "?")
+	return filteredPath("/config", where, more...)
 }
 
-// configHeads returns the heads of the table. The time sorts the other way round when it is
-// chosen again.
 func configHeads(q cronstore.HistoryQuery) []head {
-	since := head{Text: "In force since", Path: configsPath(q.Where, "sort", cronstore.Oldest), About: "Oldest first", Sorted: "descending"}
-	if q.Oldest {
-		since = head{Text: "In force since", Path: configsPath(q.Where), About: "Newest first", Sorted: "ascending"}
-	}
+	since := timeHead("In force since", "/config", q.Where, q.Oldest)
 	return []head{{Text: "Configuration"}, since, {Text: "By"}, {Text: "File"}, {Text: "Crons"}, {Text: "Nodes with this file"}}
 }
 

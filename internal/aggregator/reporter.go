@@ -123,14 +123,20 @@ func (r *Reporter) count(ctx context.Context, take func(context.Context) ([]jobs
 	if ctx.Err() != nil {
 		return false, ctx.Err()
 	}
-	taking, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
+	taking, cancel := outlast(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastReportTimeout, cancel) })()
 	counts, more, err := take(taking)
 	for _, enqueued := range counts {
 		r.opts.Metrics.JobEnqueued.WithLabelValues(r.opts.Metrics.KindLabel(enqueued.Kind)).Add(float64(enqueued.Jobs))
 	}
 	return more, err
+}
+
+// outlast returns a context that ends some time after ctx at the latest.
+func outlast(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(lastReportTimeout, cancel) })
+	return longer, func() { stop(); cancel() }
 }
 
 func (r *Reporter) report(ctx context.Context) error {

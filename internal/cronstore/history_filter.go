@@ -49,15 +49,6 @@ var HistoryTable = filter.Table[Application]{
 	},
 }
 
-// The orders of applications of configurations.
-const (
-	Newest = "newest"
-	Oldest = "oldest"
-)
-
-// HistoryOrders are the orders. The first is the default.
-var HistoryOrders = []string{Newest, Oldest}
-
 // HistoryQuery selects applications of configurations.
 type HistoryQuery struct {
 	// Where is nil if all match.

@@ -1,27 +1,37 @@
 package doctor
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
 	"github.com/forge-scheduler/forge/test/nodes"
 )
 
-// A table that another session has locked hangs neither forge doctor nor its search for the session.
-func TestLockedTableNamesTheSession(t *testing.T) {
-	t.Parallel()
-	address := pgtest.URL(t)
-	pool := pgtest.Connect(t, address)
+// lockTables locks tables in a transaction that ends with the test at the latest.
+func lockTables(t *testing.T, pool *pgxpool.Pool, sql string) pgx.Tx {
+	t.Helper()
 	tx, err := pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = tx.Rollback(t.Context()) }()
-	if _, err := tx.Exec(t.Context(), `LOCK TABLE river_job IN ACCESS EXCLUSIVE MODE`); err != nil {
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	if _, err := tx.Exec(t.Context(), sql); err != nil {
 		t.Fatal(err)
 	}
+	return tx
+}
+
+// A table that another session has locked hangs neither forge doctor nor its search for the session.
+func TestLockedTableNamesTheSession(t *testing.T) {
+	t.Parallel()
+	address := pgtest.URL(t)
+	tx := lockTables(t, pgtest.Connect(t, address), `LOCK TABLE river_job IN ACCESS EXCLUSIVE MODE`)
 	began := time.Now()
 	findings := examine(t, configFor(address))
 	if took := time.Since(began); took > 15*time.Second {
@@ -37,14 +47,7 @@ func TestLockThatKeepsWritersOut(t *testing.T) {
 	t.Parallel()
 	address := pgtest.URL(t)
 	pool := pgtest.Connect(t, address)
-	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(t.Context()) }()
-	if _, err := tx.Exec(t.Context(), `LOCK TABLE forge_nodes, river_job IN SHARE MODE`); err != nil {
-		t.Fatal(err)
-	}
+	tx := lockTables(t, pool, `LOCK TABLE forge_nodes, river_job IN SHARE MODE`)
 	demand(t, examine(t, configFor(address)), "table locks", OK)
 	waited := make(chan error, 1)
 	go func() {

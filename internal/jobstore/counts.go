@@ -18,7 +18,6 @@ const CountLimit = 10_000
 // them by state and queue.
 const isWaiting = `forge_state IN ('pending', 'scheduled', 'retryable')`
 
-// openCountsSQL has the CTEs of statements that count unfinished jobs by queue and state.
 // openQueuesSQL is a recursive CTE with the queues of available and running jobs, and a null at its
 // end.
 const openQueuesSQL = `open_queues (name) AS (
@@ -29,6 +28,7 @@ const openQueuesSQL = `open_queues (name) AS (
     WHERE q.name IS NOT NULL
 )`
 
+// openCountsSQL has the CTEs of statements that count unfinished jobs by queue and state.
 // counts reads at most @limit + 1 index entries of each queue and state, and those of the
 // running jobs: an index of available and running jobs cannot say which of them run. It has at
 // most a thousand queues of each state. A row whose more is true has at least so many jobs. The

@@ -193,7 +193,7 @@ func (s *Store) ReleaseTakingKeys(ctx context.Context, now time.Time, limit int)
 		return 0, fmt.Errorf("set the lock timeout: %w", err)
 	}
 	var released []releasedJob
-	left, err := tryKeys(ids, func(id int64) error {
+	left, err := tryKeys(ids, takingKeys, func(id int64) error {
 		return pgx.BeginFunc(ctx, s.db, func(savepoint pgx.Tx) error {
 			one, err := New(savepoint).releaseDue(ctx, releaseOneSQL, now, id)
 			released = append(released, one...)
@@ -212,11 +212,11 @@ func (s *Store) ReleaseTakingKeys(ctx context.Context, now time.Time, limit int)
 	return len(released), s.notifyDue(ctx, released, now)
 }
 
-// tryKeys calls try with one job after another until takingKeys has passed. It returns the jobs that
-// it has not tried, and after them those whose unique keys are busy.
-func tryKeys(ids []int64, try func(id int64) error) (left []int64, err error) {
+// tryKeys calls try with one job after another for a time. It returns the jobs that it has not tried,
+// and after them those whose unique keys are busy.
+func tryKeys(ids []int64, lasts time.Duration, try func(id int64) error) (left []int64, err error) {
 	var busy []int64
-	for began := time.Now(); len(ids) > 0 && time.Since(began) < takingKeys; ids = ids[1:] {
+	for began := time.Now(); len(ids) > 0 && time.Since(began) < lasts; ids = ids[1:] {
 		if err := try(ids[0]); IsKeyBusy(err) {
 			busy = append(busy, ids[0])
 		} else if err != nil {

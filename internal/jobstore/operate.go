@@ -299,8 +299,12 @@ func accepted(changes []Change) (ids []int64) {
 // keyBusy is why a job is not retried that retry leaves.
 const keyBusy = "its unique key is not free: another transaction has inserted a job with it and has not ended, or has just ended"
 
-// handKeysTimeout bounds the wait for the unique keys of jobs that are retried by hand.
-const handKeysTimeout = "1s"
+// handKeysTimeout bounds the wait for the unique keys of jobs that are retried by hand, and
+// takingKeysByHand is how long they are retried one by one after that.
+const (
+	handKeysTimeout  = "1s"
+	takingKeysByHand = 5 * time.Second
+)
 
 // retry is update for retries in a transaction. It leaves the jobs whose unique keys another
 // transaction has taken, and does not wait long for it. Their rows are locked.
@@ -310,14 +314,12 @@ func (s *Store) retry(ctx context.Context, action Action, ids []int64) (map[int6
 		return states, err
 	}
 	states = make(map[int64]string, len(ids))
-	for _, id := range ids {
+	_, err = tryKeys(ids, takingKeysByHand, func(id int64) error {
 		one, err := s.updateWithin(ctx, oneKeyTimeout, action, []int64{id})
-		if err != nil && !IsKeyBusy(err) {
-			return nil, err
-		}
 		maps.Copy(states, one)
-	}
-	return states, nil
+		return err
+	})
+	return states, err
 }
 
 // updateWithin is update in a savepoint, with a limit on the wait for other transactions.

@@ -215,7 +215,7 @@ func (s *Store) leaveBusyKeys(ctx context.Context, now time.Time, found []DueRou
 	if err := s.tryRounds(ctx, allKeysTimeout, firsts); !IsKeyBusy(err) {
 		return found, err
 	}
-	left, err := tryKeys(taking, func(id int64) error { return s.tryRounds(ctx, oneKeyTimeout, []int64{id}) })
+	left, err := tryKeys(taking, takingKeys, func(id int64) error { return s.tryRounds(ctx, oneKeyTimeout, []int64{id}) })
 	if err != nil {
 		return nil, err
 	}

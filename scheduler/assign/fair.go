@@ -207,7 +207,7 @@ func (q *queueScan) turns(now time.Time, room int) []scanPage {
 	if q.fair.leavesOut() {
 		page = max(widePage, 2*room)
 	}
-	return []scanPage{{queueScan: q, limit: min(maxPage, page), byKey: map[string][]job{}, fromTop: q.fair.fromTop}}
+	return []scanPage{{queueScan: q, limit: min(maxPage, page), byKey: map[string][]job{}, extra: q.fair.fromTop}}
 }
 
 // placeTurn places the next job of a key that a member can take. It returns false if the queue has
@@ -255,7 +255,7 @@ func (l *loop) fills(full group, queue jobstore.FairQueue) bool {
 // advanceTurns records the result of a page.
 func (q *queueScan) advanceTurns(s scanPage) {
 	q.waiting = q.fair.leftOut
-	if s.fromTop {
+	if s.extra {
 		return
 	}
 	q.fair.backlog = s.stopped || s.progress && (s.more || s.read == s.limit)

@@ -231,7 +231,7 @@ func TestDueHoldIsRead(t *testing.T) {
 		var readsHeavy, readsTop, readsCursor bool
 		for _, s := range scans {
 			readsHeavy = readsHeavy || s.due != nil && s.limit == 1 && s.after == position{priority: 1, id: heavy.id - 1}
-			readsTop = readsTop || s.fromTop && s.after == position{}
+			readsTop = readsTop || s.extra && s.after == position{}
 			readsCursor = readsCursor || s.after == behind && s.due == nil
 		}
 		if readsHeavy != wantHeavy || readsTop != wantTop || !readsCursor || byPosition != len(scans) {

@@ -326,7 +326,7 @@ func TestQueueScan(t *testing.T) {
 		t.Fatalf("after a full page: %+v", plan)
 	}
 	plan = l.scans(start.Add(topInterval), 10, 0, topInterval)
-	if len(plan) != 2 || plan[0].after != at(100) || !plan[1].fromTop {
+	if len(plan) != 2 || plan[0].after != at(100) || !plan[1].extra {
 		t.Fatalf("when the top is due again: %+v", plan)
 	}
 	page = plan[0]

@@ -57,8 +57,8 @@ type scanPage struct {
 	queueScan *queueScan
 	after     position // zero means from the top
 	limit     int
-	// fromTop marks an additional read before the cursor, or of all turns, which does not move it.
-	fromTop bool
+	// extra marks a page before the cursor, or of all turns, which does not move it.
+	extra bool
 	// due is set in a page that is read for the one job of a hold, and does not move the cursor.
 	due *dueHold
 	// fromMarks reports that the top is at the marks, and not at the beginning of the queue.
@@ -109,10 +109,10 @@ func (q *queueScan) scans(now time.Time, room, pending int, topEvery time.Durati
 	}
 	plan := []scanPage{{queueScan: q, after: q.cursor, limit: min(maxPage, page), last: q.cursor}}
 	if now.Sub(q.topReadAt) >= topEvery {
-		q.topReadAt, top.fromTop = now, true
+		q.topReadAt, top.extra = now, true
 		plan = append(plan, top)
 		if q.again != (position{}) {
-			plan = append(plan, scanPage{queueScan: q, after: q.again, limit: min(maxPage, page), last: q.again, fromTop: true})
+			plan = append(plan, scanPage{queueScan: q, after: q.again, limit: min(maxPage, page), last: q.again, extra: true})
 		}
 	}
 	return plan
@@ -177,7 +177,7 @@ func (q *queueScan) advance(s scanPage) {
 	if s.due != nil {
 		return
 	}
-	if s.fromTop {
+	if s.extra {
 		q.advanceAgain(s)
 		return
 	}

@@ -131,19 +131,26 @@ func classify(tx pgx.Tx, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || tx.Conn().IsClosed() {
 		return fmt.Errorf("insert jobs: %w", err)
 	}
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && isTransient(pgErr.Code) {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && isTransient(pgErr) {
 		return fmt.Errorf("insert jobs: %w", err)
 	}
 	return &rejectedError{err}
 }
 
-// isTransient reports whether an SQLSTATE is a temporary error. A code that is shorter
-// than a class says nothing about a job: poolers return such codes.
-func isTransient(code string) bool { return len(code) < 2 || transientClasses[code[:2]] }
+// isTransient reports whether the job did not cause an error. A code that is shorter than a class
+// says nothing about a job: poolers return such codes. Without a table or a privilege, no job can be
+// inserted, unless a function lacks it, such as a trigger that somebody has added for some jobs.
+func isTransient(err *pgconn.PgError) bool {
+	switch err.Code {
+	case "3F000", "42501", "42P01": // invalid_schema_name, insufficient_privilege, undefined_table
+		return err.Where == ""
+	}
+	return len(err.Code) < 2 || transientClasses[err.Code[:2]]
+}
 
 // transientClasses are the SQLSTATE classes of errors that the job did not cause:
-// connection, transaction, schema, rollback, missing tables and privileges, resources,
-// prerequisites, operator, system and internal errors.
+// connection, transaction, rollback, resources, prerequisites, operator, system and
+// internal errors.
 var transientClasses = map[string]bool{
-	"08": true, "25": true, "3F": true, "40": true, "42": true, "53": true, "55": true, "57": true, "58": true, "XX": true,
+	"08": true, "25": true, "40": true, "53": true, "55": true, "57": true, "58": true, "XX": true,
 }

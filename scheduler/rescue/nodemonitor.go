@@ -200,7 +200,7 @@ func (m *nodeMonitor) rescueBatch(ctx context.Context, s lostProcess, limit int)
 	available := 0
 	err = m.fence.Do(ctx, m.pool, func(tx pgx.Tx, now time.Time) (err error) {
 		store := jobstore.New(tx)
-		orphans, err = store.LockOrphans(ctx, s.clientID(), limit)
+		orphans, err = store.LockOrphans(ctx, s.clientID, limit)
 		if err != nil || len(orphans) == 0 {
 			return err
 		}

@@ -84,7 +84,7 @@ func TestLostOwners(t *testing.T) {
 	fenced := func(silence time.Duration) []nodestore.Node {
 		return []nodestore.Node{{NodeID: "a", Incarnation: incA, State: nodestore.Dead, LastHeartbeatAt: beat, FencedAt: beat.Add(silence)}}
 	}
-	lost := func(how string) []lostProcess { return []lostProcess{{ownerID{"a", incA}, how}} }
+	lost := func(how string) []lostProcess { return []lostProcess{{ownerID{"a", incA}, "a-" + incA, how}} }
 	tests := []struct {
 		name  string
 		nodes []nodestore.Node
@@ -276,7 +276,7 @@ func TestOrphanVerdict(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			test.orphan.AttemptedAt = now.Add(-1500 * time.Millisecond)
-			v, err := verdictOn(test.orphan, lostProcess{ownerID{"a", incA}, "it left"}, now)
+			v, err := verdictOn(test.orphan, lostProcess{ownerID{"a", incA}, "a-" + incA, "it left"}, now)
 			if err != nil || v.State != string(test.want) {
 				t.Fatalf("judge() = %+v, %v; want %s", v, err, test.want)
 			}

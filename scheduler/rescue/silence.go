@@ -210,7 +210,8 @@ type ownerID struct{ nodeID, incarnation string }
 // lostProcess is a lost process and the cause of its loss.
 type lostProcess struct {
 	ownerID
-	cause string
+	clientID string // of its jobs; empty for jobs without an owner, which have no process
+	cause    string
 }
 
 // incarnationLength is the number of hex digits.
@@ -227,14 +228,6 @@ func parseOwnerID(text string) (ownerID, bool) {
 		return ownerID{}, false
 	}
 	return ownerID{nodeID: text[:cut], incarnation: incarnation}, true
-}
-
-// clientID returns the owner of the jobs of a lost process; empty for jobs without an owner.
-func (p lostProcess) clientID() string {
-	if p.nodeID == "" {
-		return ""
-	}
-	return nodestore.ClientID(p.nodeID, p.incarnation)
 }
 
 // lostOwners returns the owners whose process is lost: it left, was fenced, or another
@@ -257,7 +250,7 @@ func lostOwners(owners []string, nodes []nodestore.Node, policy nodestore.Policy
 			continue
 		}
 		if node.Incarnation != s.incarnation || !node.FencedAt.IsZero() || !node.Present() {
-			lost = append(lost, lostProcess{s, lossCause(s, node, policy)})
+			lost = append(lost, lostProcess{s, text, lossCause(s, node, policy)})
 		}
 	}
 	return lost
