@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/compactor"
+	"github.com/forge-scheduler/forge/internal/pgtest"
 )
 
 // ticks lists the ledger by cron and age in hours, as TestExpiredPartitionsAreDropped inserts
@@ -59,6 +60,31 @@ func TestBoundsInLocalStyle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// While the synchronous replica is away, new partitions block neither readers nor writers.
+func TestPartitionsDoNotWaitForTheReplica(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Server(t)
+	pool := pgtest.Connect(t, server.URL())
+	layout, err := compactor.NewStore(pool).Layout(t.Context(), "forge_cron_ticks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, end := layout[len(layout)-1], time.Now().Add(hour).Truncate(hour)
+	server.MissReplica()
+	defer server.RestoreReplica()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		return compactor.NewStore(tx).Cut(ctx, "forge_cron_ticks", last, []time.Time{end}, time.Second)
+	})
+	if err != nil {
+		t.Errorf("new partitions: %v", err)
+	}
+	if err := pool.QueryRow(ctx, `SELECT count(*) FROM forge_cron_ticks`).Scan(new(int)); err != nil {
+		t.Errorf("read the ledger: %v", err)
 	}
 }
 

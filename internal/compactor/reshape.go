@@ -20,7 +20,9 @@ var ErrBusy = errors.New("others are at work on the table")
 // codeLockNotAvailable is PostgreSQL's error code for a lock timeout.
 const codeLockNotAvailable = "55P03"
 
-const lockTimeoutSQL = `SELECT set_config('lock_timeout', $1, true)`
+// boundLocksSQL also keeps the commit, which holds the locks, from waiting for a synchronous
+// replica. If a promotion loses the change, the next pass makes it again.
+const boundLocksSQL = `SELECT set_config('lock_timeout', $1, true), set_config('synchronous_commit', 'local', true)`
 
 // stamp is the time format in the names of partitions.
 const stamp = "20060102_1504"
@@ -160,8 +162,9 @@ func (s *Store) lockParts(ctx context.Context, table string, wait time.Duration,
 	return s.run(ctx, statements)
 }
 
+// boundLocks bounds how long the transaction waits for a lock, and how long it holds one.
 func (s *Store) boundLocks(ctx context.Context, wait time.Duration) error {
-	_, err := s.db.Exec(ctx, lockTimeoutSQL, strconv.FormatInt(wait.Milliseconds(), 10))
+	_, err := s.db.Exec(ctx, boundLocksSQL, strconv.FormatInt(wait.Milliseconds(), 10))
 	return err
 }
 
