@@ -1,6 +1,7 @@
 package charts
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/forge-scheduler/forge/dashboard/cluster"
@@ -30,6 +31,16 @@ func TestStrip(t *testing.T) {
 	}
 	if got := DrawTickStrip(nil, nil, cluster.StripLength).Label; got != "No ticks yet" {
 		t.Errorf("label %q", got)
+	}
+}
+
+// What a tick's reason says stays text.
+func TestMarksAreEscaped(t *testing.T) {
+	t.Parallel()
+	s := DrawTickStrip([]cronstore.Tick{{Verdict: cronstore.Failed, Reason: `</title><script>"&'`}}, nil, 1)
+	const mark = `<rect class="bad split" x="0" y="%d" width="5" height="7" rx="1.5"><title>0001-01-01 00:00:00 UTC · failed to fire · &lt;/title&gt;&lt;script&gt;&#34;&amp;&#39;</title></rect>`
+	if got, want := string(s.Marks()), fmt.Sprintf(mark+mark, 0, 11); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 

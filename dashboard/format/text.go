@@ -79,10 +79,27 @@ func PlainText(s string) string { return ansi.Strip(s) }
 // RemoveControls removes the characters that PlainText removes from a whole page, because
 // names, arguments and answers of receivers are shown too.
 func RemoveControls(html []byte) []byte {
-	if utf8.Valid(html) && !bytes.ContainsFunc(html, func(r rune) bool { return cleanRune(r) != r }) {
+	if isClean(html) {
 		return html
 	}
 	return bytes.Map(cleanRune, bytes.ToValidUTF8(html, []byte(string(utf8.RuneError))))
+}
+
+// isClean reports whether html is valid UTF-8 and has nothing to remove. It looks at each byte of
+// each page, so it skips plain ASCII first.
+func isClean(html []byte) bool {
+	for i := 0; i < len(html); {
+		if b := html[i]; ' ' <= b && b < utf8.RuneSelf-1 {
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRune(html[i:])
+		if cleanRune(r) != r || r == utf8.RuneError && size == 1 {
+			return false
+		}
+		i += size
+	}
+	return true
 }
 
 // cleanRune returns a negative value for a rune to remove.

@@ -37,3 +37,20 @@ func TestPlainText(t *testing.T) {
 		}
 	}
 }
+
+func TestRemoveControls(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"":                      "",
+		"<p>a\tb\n</p>":         "<p>a\tb\n</p>",
+		"· – … é 日 🙂 \ufffd":    "· – … é 日 🙂 \ufffd",
+		"a\x00b\x1bc\rd\x7fe":   "abcde",
+		"a\u0085b\u009fc":       "abc",
+		"a\u202eb\u2066c\u061c": "a\ufffdb\ufffdc\ufffd",
+		"a\xffb\xc2":            "a\ufffdb\ufffd",
+	} {
+		if got := string(RemoveControls([]byte(in))); got != want {
+			t.Errorf("RemoveControls(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
