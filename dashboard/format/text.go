@@ -89,7 +89,7 @@ func RemoveControls(html []byte) []byte {
 // each page, so it skips plain ASCII first.
 func isClean(html []byte) bool {
 	for i := 0; i < len(html); {
-		if b := html[i]; ' ' <= b && b < utf8.RuneSelf-1 {
+		if b := html[i]; ' ' <= b && b <= '~' {
 			i++
 			continue
 		}
