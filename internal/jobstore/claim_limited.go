@@ -8,11 +8,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The limit check. The leader offers no more limited jobs than it counts places. But a
-// leader may die between the offer and the claim, the next leader offers the jobs again,
-// and both offers may be claimed. So the claim decides: it locks the limits of the offered
-// jobs, each with the value of its key, and takes no more jobs than there are places, or than
-// the rates allow. Claims of different keys do not wait for each other.
+// The limit check of jobs with a rate or with a limit of each node, and of those offered by a leader
+// of an earlier version. The claim decides: it locks the limits of the offered jobs, each with the
+// value of its key, and takes no more jobs than there are places, or than the rates allow. Claims of
+// different keys do not wait for each other.
 const (
 	// The count needs a snapshot that is taken after the lock, for any default isolation
 	// level of the database.
@@ -161,7 +160,7 @@ var afterOfferedSQL = ` AND state::text = 'available' AND queue = @queue::text A
 	fitSQL("by_queue", "by_kind", "'queue', 'queue_all'") +
 	fitSQL("fitting", "by_queue", "'queue_rate', 'job_rate'") + `
 , claimed AS (` + beforeStartSQL + `(SELECT at FROM clock)` + afterStartSQL + `
-WHERE id = ANY (ARRAY (SELECT id FROM fitting)) AND ` + sameVersionSQL + claimableSQL + `
+WHERE id = ANY (ARRAY (SELECT id FROM fitting)) AND ` + sameVersionSQL + sameLimitsSQL + claimableSQL + `
 ), spent AS (
     SELECT a.scope, a.name, a.key, sum(a.units)::bigint AS units
     FROM asked AS a JOIN claimed AS j ON j.id = a.id
@@ -233,11 +232,17 @@ func (c *Client) claimLimited(ctx context.Context, sql string, o Offer, claimed 
 	batch.Queue(claimSettingsSQL)
 	batch.Queue(lockClaimLimitsSQL, of)
 	batch.Queue(lockClaimKeysSQL, pgx.StrictNamedArgs{"ids": o.IDs, "client": c.of.ClientID})
-	batch.Queue(withProtections(sql), c.claimArgs(o))
+	batch.Queue(withProtections(sql), c.limitedArgs(o))
 	batch.Queue(commitClaimSQL)
 	sent := c.pool.SendBatch(ctx, batch)
 	locked, err = readLimitedClaim(sent, claimed)
 	return locked, cmp.Or(err, sent.Close())
+}
+
+func (c *Client) limitedArgs(o Offer) pgx.StrictNamedArgs {
+	args := c.claimArgs(o)
+	args["limit_version"] = o.LimitVersion
+	return args
 }
 
 func readLimitedClaim(sent pgx.BatchResults, claimed func(row *Row) error) (locked bool, err error) {

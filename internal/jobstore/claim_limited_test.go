@@ -28,7 +28,7 @@ func TestClaimTakesOnlyJobsWithLockedKeys(t *testing.T) {
 			return err
 		}
 		mustExec(t, pool, `UPDATE river_job SET args = '{"tenant": "c"}' WHERE id = 1`)
-		claimed, err := postgres.Collect(t.Context(), tx, scanRow, claimLimitedSQL, client.claimArgs(offer))
+		claimed, err := postgres.Collect(t.Context(), tx, scanRow, claimLimitedSQL, client.limitedArgs(offer))
 		if err == nil && (len(claimed) != 1 || claimed[0].ID != 2) {
 			t.Errorf("claimed %d jobs, want only job 2", len(claimed))
 		}
@@ -99,7 +99,7 @@ func claimDuring(t *testing.T, pool *pgxpool.Pool, client *Client, offer Offer, 
 			if _, err := tx.Exec(t.Context(), `SET LOCAL lock_timeout = '30s'`); err != nil { // longer than a slow machine needs
 				return err
 			}
-			rows, err := postgres.Collect(t.Context(), tx, scanRow, claimLimitedSQL, client.claimArgs(offer))
+			rows, err := postgres.Collect(t.Context(), tx, scanRow, claimLimitedSQL, client.limitedArgs(offer))
 			for _, row := range rows {
 				ids = append(ids, row.ID)
 			}

@@ -176,6 +176,13 @@ type Offer struct {
 	Term int64
 	// MaxAttemptedBy bounds the clients that a row lists.
 	MaxAttemptedBy int
+	// LimitVersion is the version of the limits under which limited jobs were offered; 0 from a
+	// leader of an earlier version.
+	LimitVersion int64
+	// Rows and Locks belong to IDs in ClaimCounted: the transactions that wrote the rows that the
+	// leader has read, and the locks of the limits under which the jobs count.
+	Rows  []int64
+	Locks [][]int64
 }
 
 func (c *Client) claimArgs(o Offer) pgx.StrictNamedArgs {

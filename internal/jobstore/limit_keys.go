@@ -57,16 +57,25 @@ func (s *Store) PlacesTaken(ctx context.Context, of []Places) ([]Places, error) 
 	return places, nil
 }
 
-// StillAvailable returns those of the jobs that are available.
-func (s *Store) StillAvailable(ctx context.Context, ids []int64) ([]int64, error) {
+// writerOfJ is the transaction that wrote the row of the job j.
+const writerOfJ = `j.xmin::text::bigint`
+
+// StillAvailable returns for those of the jobs that are available the transaction that wrote the
+// row.
+func (s *Store) StillAvailable(ctx context.Context, ids []int64) (rows map[int64]int64, err error) {
+	rows = map[int64]int64{}
 	if len(ids) == 0 {
-		return nil, nil
+		return rows, nil
 	}
-	available, err := postgres.Collect(ctx, s.db, pgx.RowTo[int64], `SELECT id FROM river_job WHERE id = ANY ($1::bigint[]) AND state::text = 'available'`, ids)
+	var id, row int64
+	found, err := s.db.Query(ctx, `SELECT j.id, `+writerOfJ+` FROM river_job AS j WHERE j.id = ANY ($1::bigint[]) AND j.state::text = 'available'`, ids)
+	if err == nil {
+		_, err = pgx.ForEachRow(found, []any{&id, &row}, func() error { rows[id] = row; return nil })
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read which jobs are still available: %w", err)
 	}
-	return available, nil
+	return rows, nil
 }
 
 // JobKey is the value of a job's key in a limit of its queue or kind.
@@ -74,28 +83,54 @@ type JobKey struct {
 	ID    int64
 	Scope string
 	Class string
-	Key   string
+	// Key is empty for a limit without a key.
+	Key string
 	// Units is 1, or for a rate the job's weight.
 	Units int
+	// Lock is the number of the lock of the limit with this value; 0 for a rate and for a limit of
+	// each node.
+	Lock int64
+	// Row is the transaction that wrote the row with this value.
+	Row int64
 }
 
-const jobKeysSQL = `
+const limitVersionSQL = `SELECT version FROM forge_limit_version`
+
+var jobKeysSQL = `
 WITH limits AS MATERIALIZED (` + limitsInForceSQL + `
 )
-SELECT j.id, l.base, l.class, ` + keySQL + `, ` + unitsSQL + `
+SELECT (` + limitVersionSQL + `), j.id, l.base, l.class, k.key, ` + unitsSQL + `,
+       CASE WHEN l.class IN ('all', 'key') THEN ` + keyLockSQL("''") + ` ELSE 0 END, ` + writerOfJ + `
 FROM river_job AS j
 CROSS JOIN LATERAL (VALUES ('queue', j.queue), ('job', j.kind)) AS o (base, name)
-JOIN limits AS l ON l.base = o.base AND l.name = o.name AND l.class <> 'all'
+JOIN limits AS l ON l.base = o.base AND l.name = o.name
 LEFT JOIN limits AS kind ON kind.base = 'weight' AND kind.name = j.kind
+CROSS JOIN LATERAL (SELECT ` + keySQL + ` AS key) AS k
 WHERE j.id = ANY ($1::bigint[])`
 
-// JobKeys returns the values of the keys of jobs, in limits by key and rates.
-func (s *Store) JobKeys(ctx context.Context, ids []int64) ([]JobKey, error) {
-	keys, err := postgres.Collect(ctx, s.db, pgx.RowToStructByPos[JobKey], jobKeysSQL, ids)
-	if err != nil {
-		return nil, fmt.Errorf("read the keys of jobs: %w", err)
+// JobKeys returns the values of the keys of jobs in their limits, and the version of the limits;
+// 0 if none of the jobs has a limit.
+func (s *Store) JobKeys(ctx context.Context, ids []int64) (keys []JobKey, version int64, err error) {
+	var k JobKey
+	rows, err := s.db.Query(ctx, jobKeysSQL, ids)
+	if err == nil {
+		_, err = pgx.ForEachRow(rows, []any{&version, &k.ID, &k.Scope, &k.Class, &k.Key, &k.Units, &k.Lock, &k.Row}, func() error {
+			keys = append(keys, k)
+			return nil
+		})
 	}
-	return keys, nil
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the keys of jobs: %w", err)
+	}
+	return keys, version, nil
+}
+
+// LimitVersion returns the version of the limits, and whether there are any.
+func (s *Store) LimitVersion(ctx context.Context) (version int64, limited bool, err error) {
+	if err := s.db.QueryRow(ctx, `SELECT version, EXISTS (SELECT FROM forge_limits) FROM forge_limit_version`).Scan(&version, &limited); err != nil {
+		return 0, false, fmt.Errorf("read the version of the limits: %w", err)
+	}
+	return version, limited, nil
 }
 
 const holdersSQL = `

@@ -27,7 +27,7 @@ func keyOf(t *testing.T, pool *pgxpool.Pool, key, args, metadata string, tags []
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := jobstore.New(pool).JobKeys(t.Context(), []int64{id})
+	keys, _, err := jobstore.New(pool).JobKeys(t.Context(), []int64{id})
 	if err != nil || len(keys) != 1 || keys[0].ID != id || keys[0].Scope != jobstore.ScopeQueue {
 		t.Fatalf("%s: %+v, %v", key, keys, err)
 	}

@@ -119,7 +119,14 @@ func TestNoStatementReadsTheWholeTable(t *testing.T) {
 			return second(store.PlacesTaken(ctx, []Places{{Scope: ScopeQueue, Name: "default", Class: ClassKey}}))
 		}, 500},
 		"still available": {func(ctx context.Context) error { return second(store.StillAvailable(ctx, ids)) }, 50},
-		"keys of jobs":    {func(ctx context.Context) error { return second(store.JobKeys(ctx, ids)) }, 50},
+		"keys of jobs": {func(ctx context.Context) error {
+			_, _, err := store.JobKeys(ctx, ids)
+			return err
+		}, 50},
+		"version of the limits": {func(ctx context.Context) error {
+			_, _, err := store.LimitVersion(ctx)
+			return err
+		}, 10},
 		"holders": {func(ctx context.Context) error {
 			return second(store.Holders(ctx, Places{Scope: ScopeQueue, Name: "default", Class: ClassKey}, 10))
 		}, 500},

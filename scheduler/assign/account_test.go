@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
+	"github.com/forge-scheduler/forge/internal/wire"
 )
 
 // limitedLoop returns a loop with the given limits and one member with much room.
@@ -15,7 +17,7 @@ func limitedLoop(inForce ...jobstore.Limit) *loop {
 	l := &loop{nodes: newNodeTable(1, LeastLoaded), limits: newLimits(), pendingOffers: map[int64]pendingOffer{}, lastStep: time.Now()}
 	m := &member{incarnation: "a", clientID: "a", slots: 100, freeSlots: 100, kinds: map[string]bool{"k": true, "rare": true}, free: map[string]int{"q": 100, "r": 100}, queues: map[string]int{"q": 100, "r": 100}}
 	l.nodes.members = []*member{m}
-	l.limits.set(inForce, l.nodes.members)
+	l.limits.set(inForce, 1, l.nodes.members)
 	return l
 }
 
@@ -51,9 +53,95 @@ func TestLimitPlacesAreCountedAsTaken(t *testing.T) {
 	if ids, s = l.placed(jobOf(7, "rare", "r"), jobOf(8, "k", "r")); !slices.Equal(ids, []int64{8}) || s.held {
 		t.Errorf("with a full queue it placed %v, scan %+v", ids, s)
 	}
-	free, limited := l.limits.split(jobsByQueue{"q": {1, 3}, "r": {8}})
-	if diff := cmp.Diff([]jobsByQueue{{"r": {8}}, {"q": {1, 3}}}, []jobsByQueue{free, limited}); diff != "" {
+	free, limited, counted := l.limits.split(jobsByQueue{"q": {1, 3}, "r": {8}})
+	if diff := cmp.Diff([]jobsByQueue{{"r": {8}}, {"q": {1, 3}}, {}}, []jobsByQueue{free, limited, counted}); diff != "" {
 		t.Errorf("split (-want +got):\n%s", diff)
+	}
+}
+
+// The place of a counted job goes to another one only when the offer cannot be claimed any more: the
+// job's row has changed, or the offers were recalled.
+func TestPlacesOfLostOffersStayTaken(t *testing.T) {
+	t.Parallel()
+	of := func(id int64) job {
+		j := jobOf(id, "k", "q")
+		j.keys = &jobKeys{values: [maxLimits]string{2: "acme"}, units: 1, row: 7, locks: []int64{9}}
+		return j
+	}
+	for name, test := range map[string]struct {
+		earlier bool // nodes count
+		rate    bool
+		frees   func(l *limits)
+		want    []int64
+		recall  bool
+	}{
+		"the offer is lost": {want: nil, recall: true},
+		"recalled": {want: []int64{2}, frees: func(l *limits) {
+			if l.set(slices.Collect(maps.Values(l.inForce)), 2, nil); !l.recalled[1] {
+				t.Errorf("recalled %v", l.recalled)
+			}
+		}},
+		"read again in the same version": {want: nil, frees: func(l *limits) {
+			if l.set(slices.Collect(maps.Values(l.inForce)), 1, nil); len(l.recalled) > 0 {
+				t.Errorf("recalled %v", l.recalled)
+			}
+		}},
+		"another row":     {want: []int64{2}, frees: func(l *limits) { l.keepOffered(map[int64]int64{1: 8}, time.Now(), time.Hour) }},
+		"claimed":         {want: []int64{2}, frees: func(l *limits) { l.keepOffered(nil, time.Now(), time.Hour) }},
+		"nodes count":     {earlier: true, want: []int64{2}},
+		"a rate as well":  {rate: true, want: nil, recall: true},
+		"still in flight": {want: nil, frees: func(l *limits) { l.keepOffered(map[int64]int64{1: 7}, time.Now(), time.Hour) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inForce := []jobstore.Limit{{Scope: "queue", Name: "q", Most: 1, Key: "args.tenant"}}
+			if test.rate {
+				inForce = append(inForce, jobstore.Limit{Scope: "queue", Name: "q", Most: 100, Per: time.Minute})
+			}
+			l := limitedLoop(inForce...)
+			l.limits.counting = !test.earlier
+			l.started(group{limitID: limitID{"queue", "q", "rate"}}, 0, 0)
+			if ids, _ := l.placed(of(1), of(2)); !slices.Equal(ids, []int64{1}) {
+				t.Fatalf("placed %v, want job 1", ids)
+			}
+			_, limited, counted := l.limits.split(jobsByQueue{"q": {1}})
+			if isCounted := len(counted) == 1 && len(limited) == 0; isCounted != (!test.earlier && !test.rate) {
+				t.Errorf("limited %v, counted %v", limited, counted)
+			}
+			if test.frees != nil {
+				test.frees(l.limits)
+			} else {
+				l.lastStep = l.lastStep.Add(2 * offerTimeout)
+				l.started(group{limitID: limitID{"queue", "q", "rate"}}, 0, 0)
+				l.limits.keepOffered(map[int64]int64{1: 7}, l.lastStep, offerTimeout)
+			}
+			if l.limits.recallDue != test.recall {
+				t.Errorf("a recall is due: %t", l.limits.recallDue)
+			}
+			if ids, _ := l.placed(of(2)); !slices.Equal(ids, test.want) {
+				t.Errorf("then placed %v, want %v", ids, test.want)
+			}
+		})
+	}
+}
+
+// The leader counts for the nodes as long as all of them can be relied on: a claim by a node of an
+// earlier version may come late.
+func TestEarlierNodesCountThemselves(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	table := newNodeTable(1, LeastLoaded)
+	table.members = []*member{{reportedAt: now, report: wire.Credit{ReadsCounted: true}}, {}}
+	if !table.counting(now) {
+		t.Error("a node without a report keeps the leader from counting")
+	}
+	table.members[1].reportedAt = now
+	if table.counting(now) {
+		t.Error("the leader counts for a node of an earlier version")
+	}
+	table.members = table.members[:1]
+	if table.counting(now.Add(earlierClaims)) || !table.counting(now.Add(earlierClaims+time.Second)) {
+		t.Error("the leader does not wait for late claims of a node that has left")
 	}
 }
 
@@ -140,7 +228,7 @@ func TestLimitPerNodeHoldsOnEachNode(t *testing.T) {
 		l.nodes.members = append(l.nodes.members, &m)
 	}
 	l.nodes.members = l.nodes.members[1:]
-	l.limits.set([]jobstore.Limit{{Scope: "queue", Name: "q", Most: 2, Key: "args.device", PerNode: true}}, l.nodes.members)
+	l.limits.set([]jobstore.Limit{{Scope: "queue", Name: "q", Most: 2, Key: "args.device", PerNode: true}}, 1, l.nodes.members)
 	of := func(id int64, device string) job {
 		j := jobOf(id, "k", "q")
 		j.keys = &jobKeys{values: [maxLimits]string{6: device}, units: 1}

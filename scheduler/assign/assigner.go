@@ -43,6 +43,11 @@ const (
 	statementTimeout = 5 * time.Second
 	// maxStatementTimeout is the maximum time limit where statements are slow.
 	maxStatementTimeout = time.Minute
+	// earlierClaims is longer than nodes of an earlier version keep an offer before they claim it.
+	earlierClaims = 10 * time.Second
+	// recallInterval is the minimum time between two recalls of offers that were not claimed in time,
+	// and between two attempts of a recall that claims delay.
+	recallInterval = 500 * time.Millisecond
 	// reconnectDelay is the pause after a lost connection.
 	reconnectDelay = 250 * time.Millisecond
 )
@@ -132,6 +137,7 @@ func (a *Assigner) newLoop(fence leaderstore.Fence, nodes *nodeTable, logger *sl
 		metrics: a.options.Metrics, tracer: a.options.Tracer, logger: logger, offerTimeout: a.offerTimeout, cheapBelow: a.cheapBelow,
 		nodes: nodes, limits: newLimits(), queueScans: map[string]*queueScan{}, pendingOffers: map[int64]pendingOffer{},
 	}
+	l.limits.counting = nodes.counting(time.Now())
 	l.limits.waits.starvation.recoverAfter = a.recoverAfter
 	return l
 }

@@ -53,7 +53,7 @@ func (f *facts) readFullLimits(ctx context.Context, db postgres.DB) error {
 			available = append(available, members[len(members)-1])
 		}
 	}
-	l.set(inForce, members)
+	l.set(inForce, 0, members)
 	if !l.isLimited(f.requirements) {
 		return nil
 	}

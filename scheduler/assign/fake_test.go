@@ -147,6 +147,8 @@ type fakeNode struct {
 	ignoreOffer func(offer wire.Offer) bool
 	// busy keeps the slots of claimed jobs in use.
 	busy bool
+	// earlier is whether the node has an earlier version, which counts limited jobs.
+	earlier bool
 }
 
 // join registers a node that listens until the test ends.
@@ -218,8 +220,12 @@ func (f *fakeNode) answer(ctx context.Context, t *testing.T, offer wire.Offer) {
 	}
 	var claimed []int64
 	err := pgx.BeginFunc(ctx, f.conn, func(tx pgx.Tx) (err error) {
-		for _, ids := range offer.Jobs {
-			some, err := f.claim(ctx, tx, ids)
+		for queue, ids := range offer.Jobs {
+			rows := make([]int64, len(ids))
+			if offer.Counted != nil {
+				rows = offer.Counted.Rows[queue]
+			}
+			some, err := f.claim(ctx, tx, ids, rows)
 			if err != nil {
 				return err
 			}
@@ -239,11 +245,14 @@ func (f *fakeNode) answer(ctx context.Context, t *testing.T, offer wire.Offer) {
 	}
 }
 
-func (f *fakeNode) claim(ctx context.Context, tx pgx.Tx, ids []int64) ([]int64, error) {
-	rows, _ := tx.Query(ctx, `UPDATE river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
+// claim claims available jobs. If the offer names the transactions that wrote their rows, it leaves
+// those with other rows.
+func (f *fakeNode) claim(ctx context.Context, tx pgx.Tx, ids, rows []int64) ([]int64, error) {
+	found, _ := tx.Query(ctx, `UPDATE river_job SET state = 'running', attempt = attempt + 1, attempted_at = now(),
 		attempted_by = array_append(attempted_by, $2::text)
-		WHERE id = ANY ($1) AND state = 'available' RETURNING id`, ids, f.node.ClientID())
-	claimed, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		WHERE id = ANY ($1) AND state = 'available' AND ($3::bigint[])[array_position($1, id)] IN (0, xmin::text::bigint) RETURNING id`,
+		ids, f.node.ClientID(), rows)
+	claimed, err := pgx.CollectRows(found, pgx.RowTo[int64])
 	if f.busy {
 		f.free -= len(claimed)
 	}
@@ -253,7 +262,7 @@ func (f *fakeNode) claim(ctx context.Context, tx pgx.Tx, ids []int64) ([]int64, 
 func (f *fakeNode) credit(offer wire.Offer) wire.Credit {
 	credit := wire.Credit{
 		NodeID: f.node.NodeID, Incarnation: f.node.Incarnation, Term: offer.Term, Seen: offer.Seq,
-		Slots: f.free, Free: map[string]int{},
+		Slots: f.free, Free: map[string]int{}, ReadsCounted: !f.earlier,
 	}
 	for queue := range f.node.Queues {
 		credit.Free[queue] = f.free

@@ -159,7 +159,7 @@ func TestHeavyJobHoldsUnitsUntilItIsReadAgain(t *testing.T) {
 	t.Parallel()
 	l, heavy := holdingLoop(t)
 	l.wantPlaced(t, "at once", []job{light(101), light(99)}, 99)
-	l.limits.set([]jobstore.Limit{perMinute("queue", "q", "args.tenant")}, l.nodes.members)
+	l.limits.set([]jobstore.Limit{perMinute("queue", "q", "args.tenant")}, 1, l.nodes.members)
 	l.pass(0)
 	l.wantPlaced(t, "after the limits were read", []job{light(102)})
 	l.pass(nodesInterval + time.Second)
@@ -212,7 +212,7 @@ func TestLostOfferOfHeavyJobHoldsUnitsAgain(t *testing.T) {
 	heavy.keys.units = 8
 	l.wantPlaced(t, "with all units", []job{heavy, light(101)}, 100, 101)
 	l.pass(2 * offerTimeout)
-	l.limits.keepOffered([]int64{100}, l.lastStep, offerTimeout)
+	l.limits.keepOffered(map[int64]int64{100: 7}, l.lastStep, offerTimeout)
 	l.wantPlaced(t, "after the offer was lost", []job{light(102)})
 }
 
@@ -257,9 +257,9 @@ func TestDueHoldIsRead(t *testing.T) {
 	l.pass(limitedTopInterval)
 	l.wantPlaced(t, "with the job", []job{heavy, light(101)})
 	planned("after it was read", false, false)
-	l.limits.set([]jobstore.Limit{{Scope: "queue", Name: "q", Most: 11, Per: time.Minute, Key: "args.tenant"}}, l.nodes.members)
+	l.limits.set([]jobstore.Limit{{Scope: "queue", Name: "q", Most: 11, Per: time.Minute, Key: "args.tenant"}}, 1, l.nodes.members)
 	planned("after a change of the limit", true, true)
-	l.limits.set([]jobstore.Limit{perMinute("queue", "q", "args.device")}, l.nodes.members)
+	l.limits.set([]jobstore.Limit{perMinute("queue", "q", "args.device")}, 1, l.nodes.members)
 	l.pass(nodesInterval)
 	planned("after a change of its key", false, false)
 	if !l.nextHoldScans().IsZero() {

@@ -36,19 +36,31 @@ type group struct {
 // maxLimits is how many limits may apply to one job.
 const maxLimits = 8
 
-// jobKeys is what a job's limits by key and its rates need to know of it: the values of the
-// keys, in the order of limitsOf, and the units of the job.
+// jobKeys is what a job's limits need to know of it: the values of the keys, in the order of
+// limitsOf, the locks of the limits, the units of the job, and the transaction that wrote the row
+// with these values, zero if the row was not found.
 type jobKeys struct {
 	values [maxLimits]string
+	locks  []int64
 	units  int
+	row    int64
 }
 
-// limits tracks the cluster limits for the leader. It only avoids offers that could not
-// be claimed: the claim enforces a limit.
+// limits tracks the cluster limits for the leader. A place that it has given to a job that it
+// counts stays taken until the job is claimed or cannot be claimed any more. For the other
+// limited jobs, it only avoids offers that could not be claimed.
 type limits struct {
 	inForce map[limitID]jobstore.Limit
-	// keyed reports that a limit has a key or is a rate.
-	keyed bool
+	// version is that of inForce, which the offers name; zero until the offers of earlier loops
+	// were recalled.
+	version int64
+	// outdated reports that another version is in force.
+	outdated bool
+	// recallDue reports that offers were not claimed in time, so that they must be recalled before
+	// their places go to other jobs.
+	recallDue bool
+	// counting reports whether all nodes claim counted jobs without counting again.
+	counting bool
 	// clients are the names of the nodes if there is a limit per node.
 	clients []string
 	// running is the number of running jobs of the groups that were asked for since the last
@@ -63,6 +75,8 @@ type limits struct {
 	// units in each group. Those that were claimed since the last reset count twice.
 	offered map[int64]offeredJob
 	pending map[group]int
+	// recalled are offered jobs of which the offers cannot be claimed any more.
+	recalled map[int64]bool
 	// waits are the waits for the limits.
 	waits limitWaits
 	// blocking reports whether a limit of running jobs has held a job back since the last step.
@@ -76,6 +90,8 @@ type offeredJob struct {
 	at     time.Time
 	units  int
 	groups []group
+	// keys describes the job if its claim does not count; otherwise nil.
+	keys *jobKeys
 }
 
 // rateWindow is what has started of a rate as the database had it at the leader's time readAt.
@@ -111,15 +127,22 @@ func (r refusal) outlasts(other refusal) bool {
 
 func newLimits() *limits {
 	return &limits{
-		offered: map[int64]offeredJob{}, pending: map[group]int{}, running: map[group]int{}, windows: map[group]rateWindow{},
+		offered: map[int64]offeredJob{}, recalled: map[int64]bool{}, pending: map[group]int{}, running: map[group]int{}, windows: map[group]rateWindow{},
 		holds: map[group][]hold{}, waits: limitWaits{starvation: newStarvation()},
 	}
 }
 
-// set replaces the limits and the nodes to which they apply.
-func (l *limits) set(inForce []jobstore.Limit, members []*member) {
+// set replaces the limits and the nodes to which they apply. What was offered under another version
+// of the limits is not claimed any more.
+func (l *limits) set(inForce []jobstore.Limit, version int64, members []*member) {
+	if version != l.version {
+		for id := range l.offered {
+			l.recall(id)
+		}
+	}
+	l.version, l.outdated, l.recallDue = version, false, false
 	before := l.inForce
-	l.inForce, l.keyed, l.countedAt = make(map[limitID]jobstore.Limit, len(inForce)), false, time.Time{}
+	l.inForce, l.countedAt = make(map[limitID]jobstore.Limit, len(inForce)), time.Time{}
 	l.clients = nil
 	if slices.ContainsFunc(inForce, func(limit jobstore.Limit) bool { return limit.PerNode }) {
 		for _, m := range members {
@@ -130,11 +153,16 @@ func (l *limits) set(inForce []jobstore.Limit, members []*member) {
 		if limit.Scope == jobstore.ScopeWeight {
 			continue
 		}
-		class := limit.Class()
-		l.inForce[limitID{limit.Scope, limit.Name, class}] = limit
-		l.keyed = l.keyed || class != jobstore.ClassAll
+		l.inForce[limitID{limit.Scope, limit.Name, limit.Class()}] = limit
 	}
 	l.keepHolds(before)
+}
+
+// setCounting sets whether the leader counts for all claims. Offers of before must be recalled then.
+func (l *limits) setCounting(counting bool) {
+	if counting != l.counting {
+		l.counting, l.version = counting, 0
+	}
 }
 
 // limitsOf returns the limits that may apply to a job.
@@ -191,21 +219,6 @@ func (l *limits) isLimited(j job) bool {
 	for _, id := range limitsOf(j) {
 		if _, ok := l.inForce[id]; ok {
 			return true
-		}
-	}
-	return false
-}
-
-// hasKeys reports whether the job has a limit by key or a rate.
-func (l *limits) hasKeys(j job) bool {
-	if !l.keyed {
-		return false
-	}
-	for _, id := range limitsOf(j) {
-		if id.class != jobstore.ClassAll {
-			if _, ok := l.inForce[id]; ok {
-				return true
-			}
 		}
 	}
 	return false
@@ -301,11 +314,24 @@ func (l *limits) reserve(j job, groups []group, now time.Time) {
 		return
 	}
 	l.release(j.id) // it may have been offered before
-	l.offered[j.id] = offeredJob{now, j.units(), groups}
+	offered := offeredJob{at: now, units: j.units(), groups: groups}
+	if l.counts(j, groups) {
+		offered.keys = j.keys
+	}
+	l.offered[j.id] = offered
 	for _, g := range groups {
 		l.pending[g] += l.offered[j.id].in(g)
 	}
 }
+
+// counts reports whether the claim of a job need not count.
+func (l *limits) counts(j job, groups []group) bool {
+	return l.counting && j.keys != nil && j.keys.row != 0 && !slices.ContainsFunc(groups, func(g group) bool { return !g.isCounted() })
+}
+
+// isCounted reports whether the leader's count of the group is exact: not that of a rate, which the
+// claim records, nor that of a limit of each node.
+func (g group) isCounted() bool { return g.class == jobstore.ClassAll || g.class == jobstore.ClassKey }
 
 // release gives the places of an offered job back.
 func (l *limits) release(id int64) {
@@ -321,6 +347,12 @@ func (l *limits) release(id int64) {
 	}
 }
 
+// recall gives the places of an offered job back that cannot be claimed by its offer any more.
+func (l *limits) recall(id int64) {
+	l.release(id)
+	l.recalled[id] = true
+}
+
 // in is how much of a group's limit the job needs.
 func (o offeredJob) in(g group) int {
 	if g.class == jobstore.ClassRate {
@@ -329,18 +361,23 @@ func (o offeredJob) in(g group) int {
 	return 1
 }
 
-// keepOffered releases the offered jobs that are not available any more, and those whose offer
-// is older than claimTimeout, because they may be offered again.
-func (l *limits) keepOffered(available []int64, now time.Time, claimTimeout time.Duration) {
-	still := make(map[int64]bool, len(available))
-	for _, id := range available {
-		still[id] = true
-	}
+// keepOffered releases the offered jobs that are not available any more, whose rows have changed, or
+// whose offer is older than claimTimeout, because they may be offered again. A claim may be late, so
+// a counted place of an offer that is too old stays taken until the offers were recalled. available
+// has the transactions that wrote the rows of the available jobs.
+func (l *limits) keepOffered(available map[int64]int64, now time.Time, claimTimeout time.Duration) {
 	for id, o := range l.offered {
-		if !still[id] {
+		row, still := available[id]
+		switch {
+		case !still:
 			l.endHolds(id, o.groups)
-		}
-		if !still[id] || now.Sub(o.at) >= claimTimeout {
+			l.release(id)
+		case o.keys != nil && row != o.keys.row:
+			l.recall(id)
+		case now.Sub(o.at) < claimTimeout:
+		case l.counting && slices.ContainsFunc(o.groups, group.isCounted):
+			l.recallDue = true
+		default:
 			l.release(id)
 		}
 	}
@@ -354,20 +391,22 @@ func (j job) units() int {
 	return j.keys.units
 }
 
-// split separates jobs without a limit from limited jobs.
-func (l *limits) split(jobs jobsByQueue) (free, limited jobsByQueue) {
+// split separates jobs without a limit, limited jobs that the claim counts, and counted ones.
+func (l *limits) split(jobs jobsByQueue) (free, limited, counted jobsByQueue) {
 	if len(l.inForce) == 0 {
-		return jobs, nil
+		return jobs, nil, nil
 	}
-	free, limited = jobsByQueue{}, jobsByQueue{}
+	free, limited, counted = jobsByQueue{}, jobsByQueue{}, jobsByQueue{}
 	for queue, ids := range jobs {
 		for _, id := range ids {
 			into := free
-			if _, ok := l.offered[id]; ok {
+			if o, ok := l.offered[id]; ok && o.keys != nil {
+				into = counted
+			} else if ok {
 				into = limited
 			}
 			into[queue] = append(into[queue], id)
 		}
 	}
-	return free, limited
+	return free, limited, counted
 }

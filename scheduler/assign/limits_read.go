@@ -22,12 +22,12 @@ func (l *limits) read(ctx context.Context, db postgres.DB, jobs []job, now time.
 	return l.readWindows(ctx, db, jobs, wanted)
 }
 
-// readKeys reads the values of the keys of those jobs that have a limit by key or a rate.
+// readKeys reads the values of the keys of the limited jobs.
 func (l *limits) readKeys(ctx context.Context, db postgres.DB, jobs []job, wanted func(job) bool) error {
 	known := map[int64]*jobKeys{} // a job may be in two pages
 	var ids []int64
 	for i := range jobs {
-		if j := &jobs[i]; l.hasKeys(*j) && wanted(*j) {
+		if j := &jobs[i]; l.isLimited(*j) && wanted(*j) {
 			if known[j.id] == nil {
 				known[j.id], ids = &jobKeys{units: 1}, append(ids, j.id)
 			}
@@ -37,13 +37,17 @@ func (l *limits) readKeys(ctx context.Context, db postgres.DB, jobs []job, wante
 	if len(ids) == 0 {
 		return nil
 	}
-	keys, err := jobstore.New(db).JobKeys(ctx, ids)
+	keys, version, err := jobstore.New(db).JobKeys(ctx, ids)
 	if err != nil {
 		return err
 	}
+	l.outdated = len(keys) > 0 && version != l.version
 	for _, k := range keys {
 		of := known[k.ID]
-		of.units = max(of.units, k.Units)
+		of.units, of.row = max(of.units, k.Units), k.Row
+		if k.Lock != 0 {
+			of.locks = append(of.locks, k.Lock)
+		}
 		for i, id := range limitsOf(job{}) {
 			if id.scope == k.Scope && id.class == k.Class {
 				of.values[i] = k.Key
@@ -111,9 +115,6 @@ func (g group) places() jobstore.Places {
 // readWindows reads the windows of the jobs' rates that were not read since the reset. A job
 // that is claimed between the two counts twice until the next reset, and never not at all.
 func (l *limits) readWindows(ctx context.Context, db postgres.DB, jobs []job, wanted func(job) bool) error {
-	if !l.keyed {
-		return nil
-	}
 	missing := l.missing(jobs, func(j job, g group) bool {
 		_, known := l.windows[g]
 		return !known && g.class == jobstore.ClassRate && wanted(j)

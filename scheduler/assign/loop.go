@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -69,6 +70,7 @@ type loop struct {
 	nodesAt          time.Time // when to read the node list again; zero means now
 	holdsReadAt      time.Time // when jobs were last read because of their holds
 	prunedAt         time.Time
+	recalledAt       time.Time // when the offers of limited jobs were last recalled
 	runningCountedAt time.Time // when the running jobs were counted by kind
 	dueAt            time.Time // when the next job that was read early is due, or zero
 	resumeAt         time.Time // when to continue with a backlog, or zero
@@ -116,6 +118,7 @@ func (l *loop) step(ctx context.Context) error {
 	if err := l.readNodes(ctx); err != nil {
 		return err
 	}
+	l.forgetRecalled()
 	if err := l.lowerMarks(); err != nil {
 		return err
 	}
@@ -142,9 +145,14 @@ func (l *loop) readNodes(ctx context.Context) error {
 	}
 	var nodes []nodestore.Node
 	var inForce []jobstore.Limit
+	var version int64
 	var pausing []string
 	err := l.within(ctx, func(ctx context.Context) (err error) {
 		if l.nodes.inForce, err = l.nodes.inForce.refresh(ctx, l.pool); err != nil {
+			return err
+		}
+		// The version first: if the limits change in between, no offer under it can be claimed.
+		if version, err = l.limitVersion(ctx); err != nil {
 			return err
 		}
 		if inForce, err = jobstore.New(l.pool).Limits(ctx); err != nil {
@@ -161,8 +169,11 @@ func (l *loop) readNodes(ctx context.Context) error {
 	}
 	l.nodes.setNodes(nodes)
 	l.pausing = pausing
-	l.limits.set(inForce, l.nodes.members)
+	l.limits.set(inForce, version, l.nodes.members)
 	l.nodesAt = l.lastStep.Add(nodesInterval)
+	if version == 0 {
+		l.nodesAt = l.lastStep.Add(recallInterval)
+	}
 	queueScans := map[string]*queueScan{}
 	for _, queue := range l.nodes.queues() {
 		if queueScans[queue] = l.queueScans[queue]; queueScans[queue] == nil {
@@ -201,20 +212,65 @@ func (l *loop) sweepAndPlace(ctx context.Context) (map[*member]jobsByQueue, erro
 	if err := l.drainNotifications(ctx); err != nil { // credit that has arrived in the meantime
 		return nil, err
 	}
+	if counting := l.nodes.counting(l.lastStep); l.limits.outdated || counting != l.limits.counting {
+		l.limits.setCounting(counting)
+		l.nodesAt, l.resumeAt = time.Time{}, l.lastStep.Add(stepInterval)
+		return nil, nil
+	}
 	assigned := l.place(scans, jobs)
 	l.finishScans(scans, len(assigned) > 0)
 	l.logUnworked(ctx)
 	return assigned, nil
 }
 
+// forgetRecalled forgets the offers that cannot be claimed any more, so that their jobs may be offered
+// again.
+func (l *loop) forgetRecalled() {
+	if len(l.limits.recalled) == 0 {
+		return
+	}
+	for id := range l.limits.recalled {
+		delete(l.pendingOffers, id)
+	}
+	for _, q := range l.queueScans {
+		if q.fair != nil {
+			q.fair.offered = slices.DeleteFunc(q.fair.offered, func(o offeredTurn) bool { return l.limits.recalled[o.id] })
+		}
+	}
+	clear(l.limits.recalled)
+}
+
 // countLimits reads what decides whether the jobs have a place in their limits.
 func (l *loop) countLimits(ctx context.Context, jobs []job) error {
-	if !l.limits.anyLimited(jobs) {
+	if l.limits.version == 0 || !l.limits.anyLimited(jobs) {
 		return nil
 	}
-	return l.within(ctx, func(ctx context.Context) error {
+	err := l.within(ctx, func(ctx context.Context) error {
 		return l.limits.read(ctx, l.pool, jobs, l.lastStep, l.claimTimeout(), l.needsPlace)
 	})
+	if l.limits.recallDue {
+		l.nodesAt = earliest(l.nodesAt, l.recalledAt.Add(recallInterval))
+	}
+	return err
+}
+
+// limitVersion returns the version of the limits for the next offers. If earlier offers must not be
+// claimed any more, it recalls them; the version is zero if claims delay that.
+func (l *loop) limitVersion(ctx context.Context) (version int64, err error) {
+	version, limited, err := jobstore.New(l.pool).LimitVersion(ctx)
+	if err != nil || !limited || l.limits.version != 0 && !l.limits.recallDue {
+		return version, err
+	}
+	l.recalledAt = l.lastStep
+	err = l.fence.Do(ctx, l.pool, func(tx pgx.Tx, _ time.Time) (err error) {
+		version, err = jobstore.New(tx).RecallOffers(ctx)
+		return err
+	})
+	if jobstore.IsLocked(err) {
+		l.logger.WarnContext(ctx, "limited jobs wait: claims or a change of the limits hold a lock", "error", err)
+		return 0, nil
+	}
+	return version, err
 }
 
 // readPaused reads which of the jobs a pause of a part of their queue holds back.
@@ -239,9 +295,10 @@ func (l *loop) readPaused(ctx context.Context, jobs []job) error {
 	})
 }
 
-// needsPlace reports whether a job may be offered now: it is due, and has no pending offer.
+// needsPlace reports whether a job may be offered now: it is due, has no pending offer, and has no
+// limit of which the version is unknown.
 func (l *loop) needsPlace(j job) bool {
-	return j.dueIn <= 0 && l.lastStep.Sub(l.pendingOffers[j.id].at) >= l.claimTimeout()
+	return j.dueIn <= 0 && l.lastStep.Sub(l.pendingOffers[j.id].at) >= l.claimTimeout() && (l.limits.version != 0 || !l.limits.isLimited(j))
 }
 
 // plan returns the pages that are due: those by position first.

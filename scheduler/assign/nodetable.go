@@ -98,6 +98,9 @@ type nodeTable struct {
 	loggedKinds map[string]bool
 	// timeout is the time limit of the next statement.
 	timeout time.Duration
+	// earlierAt is when the last node of an earlier version had credit, which counts each claim of
+	// limited jobs; zero: none had.
+	earlierAt time.Time
 }
 
 func newNodeTable(term int64, strategy string) *nodeTable {
@@ -177,6 +180,15 @@ func (t *nodeTable) assign(m *member, j job) {
 	if m.runningByKind != nil {
 		m.runningByKind[j.kind]++
 	}
+}
+
+// counting reports whether all members claim jobs that the leader has counted. A claim by a node of
+// an earlier version may come as late as its offers are kept.
+func (t *nodeTable) counting(now time.Time) bool {
+	if slices.ContainsFunc(t.members, func(m *member) bool { return !m.reportedAt.IsZero() && !m.report.ReadsCounted }) {
+		t.earlierAt = now
+	}
+	return t.earlierAt.IsZero() || now.Sub(t.earlierAt) > earlierClaims
 }
 
 // room returns how many more jobs of the queue can be offered to all members together.

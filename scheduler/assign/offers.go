@@ -36,15 +36,37 @@ func (t *nodeTable) addressOffers(assigned map[*member]jobsByQueue, l *limits, c
 			}
 			continue
 		}
-		free, limited := l.split(jobs)
-		for _, part := range pack(free) {
+		free, limited, counted := l.split(jobs)
+		for _, part := range pack(free, nil) {
 			out = append(out, t.newOffer(m, part, false, now))
 		}
-		for _, part := range pack(limited) {
-			out = append(out, t.newOffer(m, part, true, now))
+		for _, part := range pack(limited, nil) {
+			out = append(out, l.inVersion(t.newOffer(m, part, true, now)))
+		}
+		for _, part := range pack(counted, l.offered) {
+			out = append(out, l.withCounts(l.inVersion(t.newOffer(m, part, true, now))))
 		}
 	}
 	return out
+}
+
+// inVersion adds the version of the limits to an offer.
+func (l *limits) inVersion(o addressedOffer) addressedOffer {
+	o.offer.LimitVersion = l.version
+	return o
+}
+
+// withCounts adds what the claim of counted jobs needs to know.
+func (l *limits) withCounts(o addressedOffer) addressedOffer {
+	counted := &wire.Counted{Rows: map[string][]int64{}, Locks: map[string][][]int64{}}
+	for queue, ids := range o.offer.Jobs {
+		for _, id := range ids {
+			keys := l.offered[id].keys
+			counted.Rows[queue], counted.Locks[queue] = append(counted.Rows[queue], keys.row), append(counted.Locks[queue], keys.locks)
+		}
+	}
+	o.offer.Counted = counted
+	return o
 }
 
 func (t *nodeTable) newOffer(m *member, jobs jobsByQueue, limited bool, now time.Time) addressedOffer {
@@ -60,29 +82,47 @@ func (t *nodeTable) newOffer(m *member, jobs jobsByQueue, limited bool, now time
 	return addressedOffer{to: m, offer: wire.Offer{Term: t.term, Seq: m.seq, Jobs: jobs, Limited: limited}}
 }
 
-// pack splits jobs into offers that fit into a payload.
-func pack(jobs jobsByQueue) []jobsByQueue {
+// pack splits jobs into offers that fit into a payload, with the counts of those in counted.
+func pack(jobs jobsByQueue, counted map[int64]offeredJob) []jobsByQueue {
 	var (
 		parts       []jobsByQueue
 		part        jobsByQueue
 		count, size int
 	)
 	for _, queue := range slices.Sorted(maps.Keys(jobs)) {
+		queueSize := quotedSize(queue)
+		if counted != nil {
+			queueSize *= 3 // Jobs, Rows and Locks
+		}
 		for _, id := range jobs[queue] {
-			need := len(strconv.FormatInt(id, 10)) + 1
+			own := jobSize(id, counted[id].keys)
+			need := own
 			if _, ok := part[queue]; !ok {
-				need += quotedSize(queue)
+				need += queueSize
 			}
 			if part == nil || count == wire.MaxOfferIDs || size+need > maxPayload {
 				part, count, size = jobsByQueue{}, 0, 0
 				parts = append(parts, part)
-				need = len(strconv.FormatInt(id, 10)) + 1 + quotedSize(queue)
+				need = own + queueSize
 			}
 			part[queue] = append(part[queue], id)
 			count, size = count+1, size+need
 		}
 	}
 	return parts
+}
+
+// jobSize returns the maximum size of a job in JSON, with its counts unless keys is nil.
+func jobSize(id int64, keys *jobKeys) int {
+	size := len(strconv.FormatInt(id, 10)) + 1
+	if keys == nil {
+		return size
+	}
+	size += len(strconv.FormatInt(keys.row, 10)) + 1 + len("[],")
+	for _, lock := range keys.locks {
+		size += len(strconv.FormatInt(lock, 10)) + 1
+	}
+	return size
 }
 
 // quotedSize returns the maximum size of a queue's key in JSON: six bytes for each

@@ -3,12 +3,14 @@ package assign
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/forge-scheduler/forge/internal/jobstore"
 	"github.com/forge-scheduler/forge/internal/nodestore"
 	"github.com/forge-scheduler/forge/internal/wire"
 )
@@ -289,20 +291,35 @@ func TestPackRespectsPayloadLimit(t *testing.T) {
 		jobs["short"] = append(jobs["short"], int64(i))
 		total++
 	}
-	got := 0
-	for _, part := range pack(jobs) {
-		ids := 0
-		for _, list := range part {
-			ids += len(list)
+	counted := newLimits()
+	counted.version = 1 << 62
+	for _, ids := range jobs {
+		for _, id := range ids {
+			counted.offered[id] = offeredJob{keys: &jobKeys{row: 1 << 32, locks: slices.Repeat([]int64{-1 << 63}, int(id%4))}}
 		}
-		payload := wire.Marshal(wire.Offer{Term: 1 << 62, Seq: 1 << 62, Jobs: part})
-		if len(payload) >= 8000 || ids > wire.MaxOfferIDs {
-			t.Errorf("an offer of %d bytes and %d ids", len(payload), ids)
-		}
-		got += ids
 	}
-	if got != total {
-		t.Errorf("packed %d of %d jobs", got, total)
+	for _, limits := range []*limits{newLimits(), counted} {
+		got := 0
+		limits.inForce = map[limitID]jobstore.Limit{{}: {}}
+		table := newNodeTable(1<<62, LeastLoaded)
+		table.members = []*member{{seq: 1 << 62}}
+		for _, addressed := range table.addressOffers(map[*member]jobsByQueue{table.members[0]: jobs}, limits, nil, time.Now()) {
+			ids := 0
+			for queue, list := range addressed.offer.Jobs {
+				ids += len(list)
+				if c := addressed.offer.Counted; c != nil && (len(c.Rows[queue]) != len(list) || len(c.Locks[queue]) != len(list)) {
+					t.Errorf("%d jobs with %d rows and %d locks", len(list), len(c.Rows[queue]), len(c.Locks[queue]))
+				}
+			}
+			payload := wire.Marshal(addressed.offer)
+			if len(payload) >= 8000 || ids > wire.MaxOfferIDs {
+				t.Errorf("an offer of %d bytes and %d ids", len(payload), ids)
+			}
+			got += ids
+		}
+		if got != total {
+			t.Errorf("packed %d of %d jobs", got, total)
+		}
 	}
 }
 

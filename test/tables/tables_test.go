@@ -39,6 +39,7 @@ var owners = map[string]string{
 	"forge_leader_requests":  "leaderstore",
 	"forge_leaders":          "leaderstore",
 	"forge_limits":           "internal/jobstore",
+	"forge_limit_version":    "internal/jobstore",
 	"forge_mail":             "internal/postgres",
 	"forge_metrics_cluster":  "internal/aggregator",
 	"forge_metrics_nodes":    "internal/aggregator",

@@ -1,6 +1,7 @@
 package riveradapter
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -22,14 +23,26 @@ type bufferedOffer struct {
 	id      int64
 	at      time.Time
 	limited bool
+	// limitVersion is the version of the limits under which a limited job was offered.
+	limitVersion int64
+	// counted reports that the leader has counted the places of a limited job. row and locks
+	// describe it as in wire.Counted.
+	counted bool
+	row     int64
+	locks   []int64
 }
 
-// claimBatch contains the ids of one claim in two groups: jobs with a cluster limit and
-// jobs without one. All were offered in the same term.
+// claimBatch contains the offers of one claim in three groups: jobs without a cluster limit, jobs
+// with one that the claim counts, and jobs with one that the leader has counted. All were offered
+// in the same term, and those with a limit under the same version of the limits.
 type claimBatch struct {
 	free, limited []int64
+	counted       []bufferedOffer
 	term          int64
+	limitVersion  int64
 }
+
+func (c claimBatch) jobs() int { return len(c.free) + len(c.limited) + len(c.counted) }
 
 // ownJob is a job of this process.
 type ownJob struct {
@@ -63,6 +76,7 @@ type claimBuffer struct {
 	reserve      map[string]int // slots that only jobs of the queue may use
 	lastActivity time.Time      // time of the last arrival or end of a job or offer
 	term         int64
+	limitVersion int64 // the newest of the offers
 	seen         int64
 	offers       map[string][]bufferedOffer
 	uncertain    map[string][]uncertainClaim
@@ -100,13 +114,14 @@ func (b *claimBuffer) add(offer wire.Offer, now time.Time) (dropped int) {
 	if offer.Term > b.term {
 		dropped = b.newTerm(offer.Term)
 	}
+	dropped += b.newLimitVersion(offer.LimitVersion)
 	b.seen = max(b.seen, offer.Seq)
 	defer signal(b.changed)
 	if len(offer.Jobs) == 0 {
 		b.reportRequested = true
 		return dropped
 	}
-	if b.draining {
+	if b.draining || offer.Limited && offer.LimitVersion < b.limitVersion {
 		b.reportRequested = true
 		return dropped + jobsIn(offer)
 	}
@@ -116,11 +131,11 @@ func (b *claimBuffer) add(offer wire.Offer, now time.Time) (dropped int) {
 			dropped += len(offer.Jobs[queue])
 			continue
 		}
-		for _, id := range offer.Jobs[queue] {
+		for i, id := range offer.Jobs[queue] {
 			if job, ours := b.own[id]; ours && !job.ended {
 				dropped++ // an ended job may be offered again; it is claimed once its result is acknowledged
 			} else if !b.contains(queue, id) {
-				b.offers[queue] = append(b.offers[queue], bufferedOffer{id: id, at: now, limited: offer.Limited})
+				b.offers[queue] = append(b.offers[queue], newBufferedOffer(offer, queue, i, now))
 			}
 		}
 		taken = true
@@ -130,6 +145,14 @@ func (b *claimBuffer) add(offer wire.Offer, now time.Time) (dropped int) {
 		signal(b.wanted)
 	}
 	return dropped
+}
+
+func newBufferedOffer(offer wire.Offer, queue string, i int, now time.Time) bufferedOffer {
+	job := bufferedOffer{id: offer.Jobs[queue][i], at: now, limited: offer.Limited, limitVersion: offer.LimitVersion}
+	if c := offer.Counted; c != nil && i < len(c.Rows[queue]) && i < len(c.Locks[queue]) {
+		job.counted, job.row, job.locks = true, c.Rows[queue][i], c.Locks[queue][i]
+	}
+	return job
 }
 
 // resize changes the number of slots and the reserved ones. Jobs beyond it continue to run.
@@ -150,8 +173,22 @@ func (b *claimBuffer) resize(slots int, queues, reserve map[string]int) {
 func (b *claimBuffer) newTerm(term int64) (dropped int) {
 	dropped = count(b.offers)
 	clear(b.offers)
-	b.term, b.seen = term, 0
+	b.term, b.seen, b.limitVersion = term, 0, 0
 	return dropped
+}
+
+// newLimitVersion drops the offers under earlier versions of the limits than that of an offer,
+// because their claims would be rejected.
+func (b *claimBuffer) newLimitVersion(version int64) (dropped int) {
+	if version <= b.limitVersion {
+		return 0
+	}
+	before := count(b.offers)
+	for queue, offers := range b.offers {
+		b.offers[queue] = slices.DeleteFunc(offers, func(j bufferedOffer) bool { return j.limited && j.limitVersion < version })
+	}
+	b.limitVersion = version
+	return before - count(b.offers)
 }
 
 func (b *claimBuffer) contains(queue string, id int64) bool {
@@ -168,7 +205,7 @@ func (b *claimBuffer) take(queue string, limit int) claimBatch {
 	if b.draining || b.paused[queue] {
 		n = 0
 	}
-	batch := claimBatch{term: b.term}
+	batch := claimBatch{term: b.term, limitVersion: b.limitVersion}
 	b.offers[queue] = slices.DeleteFunc(b.offers[queue], func(job bufferedOffer) bool {
 		if _, ours := b.own[job.id]; ours || n == 0 {
 			return false
@@ -176,9 +213,12 @@ func (b *claimBuffer) take(queue string, limit int) claimBatch {
 		n--
 		b.own[job.id] = ownJob{}
 		b.active[queue]++
-		if job.limited {
+		switch {
+		case job.counted:
+			batch.counted = append(batch.counted, job)
+		case job.limited:
 			batch.limited = append(batch.limited, job.id)
-		} else {
+		default:
 			batch.free = append(batch.free, job.id)
 		}
 		return true
@@ -186,6 +226,7 @@ func (b *claimBuffer) take(queue string, limit int) claimBatch {
 	// Overlapping claims of two nodes then lock the rows in the same order.
 	slices.Sort(batch.free)
 	slices.Sort(batch.limited)
+	slices.SortFunc(batch.counted, func(x, y bufferedOffer) int { return cmp.Compare(x.id, y.id) })
 	return batch
 }
 

@@ -107,6 +107,54 @@ func TestClaimBufferDropsOffersOfOlderTerms(t *testing.T) {
 	}
 }
 
+// A claim of limited jobs is of one version of the limits: the newest of the term.
+func TestClaimBufferDropsOffersOfOlderLimits(t *testing.T) {
+	t.Parallel()
+	b := newClaimBuffer(9, map[string]int{"a": 9}, nil, nil)
+	of := func(term, seq, version int64, ids ...int64) wire.Offer {
+		offer := offerOf(term, seq, "a", ids...)
+		offer.Limited, offer.LimitVersion = true, version
+		return offer
+	}
+	counted := of(1, 1, 7, 2, 1)
+	counted.Counted = &wire.Counted{Rows: map[string][]int64{"a": {20, 10}}, Locks: map[string][][]int64{"a": {{200, 201}, {100}}}}
+	for i, step := range []struct {
+		offer wire.Offer
+		want  int
+	}{{counted, 0}, {offerOf(1, 2, "a", 3), 0}, {of(1, 3, 7, 4), 0}, {of(1, 4, 6, 5), 1}} {
+		if dropped := b.add(step.offer, noon); dropped != step.want {
+			t.Errorf("offer %d: %d dropped, want %d", i, dropped, step.want)
+		}
+	}
+	batch := b.take("a", 9)
+	want := claimBatch{free: []int64{3}, limited: []int64{4}, term: 1, limitVersion: 7, counted: []bufferedOffer{
+		{id: 1, at: noon, limited: true, limitVersion: 7, counted: true, row: 10, locks: []int64{100}},
+		{id: 2, at: noon, limited: true, limitVersion: 7, counted: true, row: 20, locks: []int64{200, 201}},
+	}}
+	if diff := cmp.Diff(want, batch, cmp.AllowUnexported(claimBatch{}, bufferedOffer{})); diff != "" {
+		t.Errorf("the batch (-want +got):\n%s", diff)
+	}
+	b.claimed("a", numbers(1, 4), nil)
+	b.add(of(1, 5, 7, 6), noon)
+	b.add(offerOf(1, 6, "a", 7), noon)
+	if dropped := b.add(of(1, 7, 8, 8), noon); dropped != 1 {
+		t.Errorf("%d offers dropped when the limits changed, want 1", dropped)
+	}
+	if dropped := b.add(of(2, 1, 3, 9), noon); dropped != 2 {
+		t.Errorf("%d offers dropped when the term changed, want 2", dropped)
+	}
+	if batch := b.take("a", 9); !slices.Equal(batch.limited, []int64{9}) || batch.limitVersion != 3 {
+		t.Errorf("in the next term, the batch is %+v", batch)
+	}
+}
+
+func numbers(first, last int64) (ids []int64) {
+	for id := first; id <= last; id++ {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
 func TestClaimBufferIgnoresDuplicateOffers(t *testing.T) {
 	t.Parallel()
 	b := newClaimBuffer(9, map[string]int{"a": 9}, nil, nil)

@@ -67,7 +67,7 @@ func (p *Pilot) claimOffered(ctx context.Context) error {
 	}
 	lookedUp := p.resolveUncertain(ctx)
 	claims := p.takeOffers()
-	return errors.Join(lookedUp, p.claimUnlimited(ctx, claims), p.claimLimited(ctx, claims))
+	return errors.Join(lookedUp, p.claimUnlimited(ctx, claims), p.claimCounted(ctx, claims), p.claimLimited(ctx, claims))
 }
 
 // queueClaim is a claim of offered jobs of one queue.
@@ -77,7 +77,15 @@ type queueClaim struct {
 }
 
 func (c queueClaim) offer(ids []int64) jobstore.Offer {
-	return jobstore.Offer{Queue: c.queue, IDs: ids, Term: c.term, MaxAttemptedBy: maxAttemptedBy}
+	return jobstore.Offer{Queue: c.queue, IDs: ids, Term: c.term, MaxAttemptedBy: maxAttemptedBy, LimitVersion: c.limitVersion}
+}
+
+func (c queueClaim) countedOffer(jobs []bufferedOffer) jobstore.Offer {
+	offer := c.offer(make([]int64, 0, len(jobs)))
+	for _, job := range jobs {
+		offer.IDs, offer.Rows, offer.Locks = append(offer.IDs, job.id), append(offer.Rows, job.row), append(offer.Locks, job.locks)
+	}
+	return offer
 }
 
 // takeOffers takes the offers that can be claimed now. The queues are in order, so that
@@ -86,7 +94,7 @@ func (p *Pilot) takeOffers() (claims []queueClaim) {
 	room := maxPage
 	for _, queue := range p.buffer.names() {
 		batch := p.buffer.take(queue, room)
-		n := len(batch.free) + len(batch.limited)
+		n := batch.jobs()
 		if n > 0 {
 			claims = append(claims, queueClaim{queue, batch})
 		}
@@ -100,37 +108,61 @@ func (p *Pilot) takeOffers() (claims []queueClaim) {
 
 // claimUnlimited claims the jobs without a limit.
 func (p *Pilot) claimUnlimited(ctx context.Context, claims []queueClaim) error {
-	claims = slices.DeleteFunc(slices.Clone(claims), func(c queueClaim) bool { return len(c.free) == 0 })
-	if len(claims) == 0 {
+	var offers []jobstore.Offer
+	for _, claim := range claims {
+		if len(claim.free) > 0 {
+			offers = append(offers, claim.offer(claim.free))
+		}
+	}
+	if err := p.claimOffers(ctx, offers, p.store.ClaimOffers, p.store.ClaimUnlocked); err != nil {
+		return fmt.Errorf("claim jobs: %w", err)
+	}
+	return nil
+}
+
+// claimCounted claims the jobs with a limit that the leader has counted.
+func (p *Pilot) claimCounted(ctx context.Context, claims []queueClaim) error {
+	var offers []jobstore.Offer
+	for _, claim := range claims {
+		for jobs := range slices.Chunk(claim.counted, jobstore.MaxCountedClaim) {
+			offers = append(offers, claim.countedOffer(jobs))
+		}
+	}
+	if err := p.claimOffers(ctx, offers, p.store.ClaimCounted, p.store.ClaimCountedUnlocked); err != nil {
+		return fmt.Errorf("claim counted jobs: %w", err)
+	}
+	return nil
+}
+
+// claimFunc is a method of jobstore.Client that claims several offers in one transaction.
+type claimFunc func(ctx context.Context, offers []jobstore.Offer, claimed func(offer int, row *jobstore.Row) error) error
+
+// claimOffers claims offers in one transaction. If another transaction has locked one of the rows, it
+// leaves the locked ones.
+func (p *Pilot) claimOffers(ctx context.Context, offers []jobstore.Offer, claim, unlocked claimFunc) error {
+	if len(offers) == 0 {
 		return nil
 	}
-	offers := make([]jobstore.Offer, len(claims))
-	for i, claim := range claims {
-		offers[i] = claim.offer(claim.free)
-	}
 	var rows slab
-	got := make([][]Claimed, len(claims))
+	got := make([][]Claimed, len(offers))
 	take := func(offer int, row *jobstore.Row) error {
 		got[offer] = append(got[offer], rows.decode(row))
 		return nil
 	}
-	err := p.store.ClaimOffers(ctx, offers, take)
+	err := claim(ctx, offers, take)
 	if jobstore.IsLocked(err) {
 		clear(got)
-		err = p.store.ClaimUnlocked(ctx, offers, take)
+		err = unlocked(ctx, offers, take)
 	}
 	undone := rolledBack(err)
-	for i, claim := range claims {
+	for i, offer := range offers {
 		if undone {
-			p.settle(claim.queue, claim.free, nil, nil) // the leader offers the jobs again
+			p.settle(offer.Queue, offer.IDs, nil, nil) // the leader offers the jobs again
 		} else {
-			p.settle(claim.queue, claim.free, got[i], err)
+			p.settle(offer.Queue, offer.IDs, got[i], err)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("claim jobs: %w", err)
-	}
-	return nil
+	return err
 }
 
 // rolledBack reports whether the server has rejected a statement. Then it has changed nothing.

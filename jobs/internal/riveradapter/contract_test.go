@@ -314,6 +314,7 @@ func TestIdleNodeSendsNoStatement(t *testing.T) {
 		t.Errorf("got %v, %v", result, err)
 	}
 	credit, _ := p.buffer.credit()
+	credit.ReadsCounted = true
 	if last := wire.Marshal(credit); p.report(t.Context(), last) != last {
 		t.Error("an unchanged credit was reported")
 	}

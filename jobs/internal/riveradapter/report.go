@@ -70,7 +70,7 @@ func (p *Pilot) gather(ctx context.Context, reported time.Time) bool {
 // returns the payload that the leader has now, or an empty string after a failure.
 func (p *Pilot) report(ctx context.Context, last string) string {
 	credit, requested := p.buffer.credit()
-	credit.NodeID, credit.Incarnation = p.nodeID, p.incarnation
+	credit.NodeID, credit.Incarnation, credit.ReadsCounted = p.nodeID, p.incarnation, true
 	payload := wire.Marshal(credit)
 	if payload == last && !requested {
 		return last
