@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -21,14 +22,11 @@ const claimLockTimeoutSQL = `SELECT ` + rowLockTimeoutSQL
 // MaxCountedClaim is the maximum number of jobs of an Offer of ClaimCounted.
 const MaxCountedClaim = notedTogether
 
-// sameRowsSQL is true for the rows of which the leader has read the keys, under the version of the
-// limits. If the claim waits for a row, PostgreSQL evaluates it again for the newest row.
-const sameRowsSQL = `
-  AND (@rows::bigint[])[array_position(@ids::bigint[], river_job.id)] = river_job.xmin::text::bigint` + sameLimitsSQL
-
-// sameLimitsSQL is true if the version of the limits is that of the offer. A leader of an earlier
-// version sends none.
-const sameLimitsSQL = `
+// asCountedSQL is true for the rows of which the leader has read the keys, if the version of the
+// limits is that of the offer. If the claim waits for a row, PostgreSQL evaluates it again for the
+// newest row. A leader of an earlier version sends neither.
+const asCountedSQL = `
+  AND (coalesce(cardinality(@rows::bigint[]), 0) = 0 OR (@rows::bigint[])[array_position(@ids::bigint[], river_job.id)] = river_job.xmin::text::bigint)
   AND @limit_version::bigint IN (0, (` + limitVersionSQL + `))`
 
 // notedCountedSQL notes the claimed jobs with their limits.
@@ -46,12 +44,12 @@ FROM claimed AS river_job`
 const (
 	claimCountedSQL = `
 WITH claimed AS (` + beforeStartSQL + `now()` + afterStartSQL + `
-WHERE id = ANY (@ids::bigint[])` + sameRowsSQL + claimableSQL + notedCountedSQL
+WHERE id = ANY (@ids::bigint[])` + asCountedSQL + claimableSQL + notedCountedSQL
 
 	// claimCountedUnlockedSQL is the same without the rows that another transaction has locked.
 	claimCountedUnlockedSQL = `
 WITH claimed AS (` + beforeStartSQL + `now()` + afterStartSQL + `
-WHERE id = ANY (ARRAY (` + unlockedSQL + `))` + sameRowsSQL + claimableSQL + notedCountedSQL
+WHERE id = ANY (ARRAY (` + unlockedSQL + `))` + asCountedSQL + claimableSQL + notedCountedSQL
 )
 
 // ClaimCounted claims limited jobs that the leader has counted, at most MaxCountedClaim for each
@@ -68,19 +66,13 @@ func (c *Client) ClaimCountedUnlocked(ctx context.Context, offers []Offer, claim
 
 func (c *Client) claimCounted(ctx context.Context, sql string, offers []Offer, claimed func(offer int, row *Row) error) error {
 	batch := &pgx.Batch{}
-	batch.Queue(beginClaimSQL)
 	batch.Queue(shareLimitsSQL)
 	batch.Queue(claimLockTimeoutSQL)
 	for _, offer := range offers {
 		batch.Queue(sql, c.countedArgs(offer))
 	}
-	batch.Queue(commitClaimSQL)
 	sent := c.pool.SendBatch(ctx, batch)
-	err := readClaims(sent, 3, len(offers), claimed)
-	if err == nil {
-		_, err = sent.Exec() // commit
-	}
-	return cmp.Or(err, sent.Close())
+	return cmp.Or(readClaims(sent, 2, len(offers), claimed), sent.Close())
 }
 
 func (c *Client) countedArgs(o Offer) pgx.StrictNamedArgs {
@@ -91,26 +83,15 @@ func (c *Client) countedArgs(o Offer) pgx.StrictNamedArgs {
 			limited, locks = append(limited, id), append(locks, lock)
 		}
 	}
-	args["rows"], args["limited_ids"], args["limit_locks"] = ids(o.Rows), limited, locks
+	args["limited_ids"], args["limit_locks"] = limited, locks
 	return args
 }
 
-// recallTimeoutSQL bounds how long a recall waits for claims. Meanwhile no further ones begin.
-const recallTimeoutSQL = `SELECT set_config('lock_timeout', '500ms', true), set_config('synchronous_commit', 'local', true)`
-
-const recallSQL = `UPDATE forge_limit_version SET version = version + 1 RETURNING version`
-
 // RecallOffers changes the version of the limits, so that no offer under another version is claimed
-// any more once the transaction of the store commits. What was claimed under them is then visible.
-// It waits for running claims, for at most half a second. The error is IsLocked if that was too
-// short.
-func (s *Store) RecallOffers(ctx context.Context) (version int64, err error) {
-	for _, sql := range []string{recallTimeoutSQL, lockLimitsSQL} {
-		if _, err := s.db.Exec(ctx, sql); err != nil {
-			return 0, fmt.Errorf("lock out claims: %w", err)
-		}
-	}
-	if err := s.db.QueryRow(ctx, recallSQL).Scan(&version); err != nil {
+// any more. What was claimed under them is then visible. It waits for running claims, while no
+// further ones begin, for at most timeout. The error is IsLocked if that was too short.
+func (s *Store) RecallOffers(ctx context.Context, timeout time.Duration) (version int64, err error) {
+	if err := s.db.QueryRow(ctx, `SELECT forge_recall_offers($1)`, timeout).Scan(&version); err != nil {
 		return 0, fmt.Errorf("recall offers: %w", err)
 	}
 	return version, nil

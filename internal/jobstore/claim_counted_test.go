@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -71,6 +72,10 @@ func TestCountedClaimsTakePlaces(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"queue key": 2, "queue all": 3, "job key": 2}, got); diff != "" || err != nil {
 		t.Errorf("places (-want +got), %v:\n%s", err, diff)
 	}
+	offer := countedOffer(t, pool, 4)
+	if running, err := New(pool).RunningUnder(t.Context(), offer.Locks[0]); err != nil || len(running) != 3 || running[offer.Locks[0][0]]+running[offer.Locks[0][1]]+running[offer.Locks[0][2]] != 7 {
+		t.Errorf("running under the locks %v: %v, %v", offer.Locks[0], running, err)
+	}
 	var lookedUp int
 	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM forge_claims WHERE limit_locks IS NULL`).Scan(&lookedUp); err != nil || lookedUp != 0 {
 		t.Errorf("%d claims do not say under which limits: %v", lookedUp, err)
@@ -127,10 +132,7 @@ func TestOffersUnderOtherLimitsAreNotClaimed(t *testing.T) {
 // recall recalls the offers and returns the new version.
 func recall(ctx context.Context, t *testing.T, pool *pgxpool.Pool) (version int64) {
 	t.Helper()
-	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) (err error) {
-		version, err = New(tx).RecallOffers(ctx)
-		return err
-	})
+	version, err := New(pool).RecallOffers(ctx, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,11 +153,7 @@ func TestRecallWaitsForClaims(t *testing.T) {
 	if _, err := claiming.Exec(t.Context(), shareLimitsSQL); err != nil {
 		t.Fatal(err)
 	}
-	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		_, err := New(tx).RecallOffers(t.Context())
-		return err
-	})
-	if !IsLocked(err) {
+	if _, err := New(pool).RecallOffers(t.Context(), 50*time.Millisecond); !IsLocked(err) {
 		t.Errorf("during a claim: %v", err)
 	}
 	if _, err = pool.Exec(t.Context(), `SET lock_timeout = '50ms'; UPDATE forge_limits SET most = 1`); !IsLocked(err) {
@@ -227,6 +225,20 @@ func TestCountedClaimLeavesChangedJobs(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Jobs that the claim counts itself are of the rows of which the leader has read the keys, too.
+func TestLimitedClaimLeavesChangedJobs(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	client := newTestClient(t, pool)
+	setLimits(t, pool, perTenant(1))
+	insertForTenants(t, pool, "a", "b")
+	offer := countedOffer(t, pool, 1, 2)
+	mustExec(t, pool, `UPDATE river_job SET args = '{"tenant": "c"}' WHERE id = 1`)
+	if claimed, err := claimLimited(t.Context(), client, offer); err != nil || len(claimed) != 1 || claimed[0].ID != 2 {
+		t.Errorf("claimed %v: %v", claimed, err)
 	}
 }
 

@@ -160,7 +160,7 @@ var afterOfferedSQL = ` AND state::text = 'available' AND queue = @queue::text A
 	fitSQL("by_queue", "by_kind", "'queue', 'queue_all'") +
 	fitSQL("fitting", "by_queue", "'queue_rate', 'job_rate'") + `
 , claimed AS (` + beforeStartSQL + `(SELECT at FROM clock)` + afterStartSQL + `
-WHERE id = ANY (ARRAY (SELECT id FROM fitting)) AND ` + sameVersionSQL + sameLimitsSQL + claimableSQL + `
+WHERE id = ANY (ARRAY (SELECT id FROM fitting)) AND ` + sameVersionSQL + asCountedSQL + claimableSQL + `
 ), spent AS (
     SELECT a.scope, a.name, a.key, sum(a.units)::bigint AS units
     FROM asked AS a JOIN claimed AS j ON j.id = a.id
@@ -241,7 +241,7 @@ func (c *Client) claimLimited(ctx context.Context, sql string, o Offer, claimed 
 
 func (c *Client) limitedArgs(o Offer) pgx.StrictNamedArgs {
 	args := c.claimArgs(o)
-	args["limit_version"] = o.LimitVersion
+	args["limit_version"], args["rows"] = o.LimitVersion, ids(o.Rows)
 	return args
 }
 

@@ -179,9 +179,10 @@ type Offer struct {
 	// LimitVersion is the version of the limits under which limited jobs were offered; 0 from a
 	// leader of an earlier version.
 	LimitVersion int64
-	// Rows and Locks belong to IDs in ClaimCounted: the transactions that wrote the rows that the
-	// leader has read, and the locks of the limits under which the jobs count.
-	Rows  []int64
+	// Rows are the transactions that wrote the rows of IDs of which the leader has read the keys,
+	// empty from a leader of an earlier version.
+	Rows []int64
+	// Locks are the locks of the limits under which each of IDs counts in ClaimCounted.
 	Locks [][]int64
 }
 

@@ -57,6 +57,29 @@ func (s *Store) PlacesTaken(ctx context.Context, of []Places) ([]Places, error) 
 	return places, nil
 }
 
+var runningUnderSQL = `
+WITH limits AS MATERIALIZED (` + limitsInForceSQL + ` AND l.per IS NULL
+), wanted AS MATERIALIZED (
+    SELECT unnest($1::bigint[]) AS lock
+), ` + underLimitsSQL + `
+SELECT lock, jobs FROM running`
+
+// RunningUnder counts the running jobs for each of these locks of limits, and maybe for others. Locks
+// without running jobs have no result.
+func (s *Store) RunningUnder(ctx context.Context, locks []int64) (running map[int64]int, err error) {
+	running = map[int64]int{}
+	var lock int64
+	var jobs int
+	rows, err := s.db.Query(ctx, withProtections(runningUnderSQL), ids(locks))
+	if err == nil {
+		_, err = pgx.ForEachRow(rows, []any{&lock, &jobs}, func() error { running[lock] = jobs; return nil })
+	}
+	if err != nil {
+		return nil, fmt.Errorf("count the running jobs under limits: %w", err)
+	}
+	return running, nil
+}
+
 // writerOfJ is the transaction that wrote the row of the job j.
 const writerOfJ = `j.xmin::text::bigint`
 
@@ -110,9 +133,9 @@ WHERE j.id = ANY ($1::bigint[])`
 
 // JobKeys returns the values of the keys of jobs in their limits, and the version of the limits;
 // 0 if none of the jobs has a limit.
-func (s *Store) JobKeys(ctx context.Context, ids []int64) (keys []JobKey, version int64, err error) {
+func (s *Store) JobKeys(ctx context.Context, of []int64) (keys []JobKey, version int64, err error) {
 	var k JobKey
-	rows, err := s.db.Query(ctx, jobKeysSQL, ids)
+	rows, err := s.db.Query(ctx, jobKeysSQL, of)
 	if err == nil {
 		_, err = pgx.ForEachRow(rows, []any{&version, &k.ID, &k.Scope, &k.Class, &k.Key, &k.Units, &k.Lock, &k.Row}, func() error {
 			keys = append(keys, k)

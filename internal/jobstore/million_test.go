@@ -118,15 +118,12 @@ func TestNoStatementReadsTheWholeTable(t *testing.T) {
 		"places": {func(ctx context.Context) error {
 			return second(store.PlacesTaken(ctx, []Places{{Scope: ScopeQueue, Name: "default", Class: ClassKey}}))
 		}, 500},
+		"running under":   {func(ctx context.Context) error { return second(store.RunningUnder(ctx, ids)) }, 500},
 		"still available": {func(ctx context.Context) error { return second(store.StillAvailable(ctx, ids)) }, 50},
 		"keys of jobs": {func(ctx context.Context) error {
 			_, _, err := store.JobKeys(ctx, ids)
 			return err
 		}, 50},
-		"version of the limits": {func(ctx context.Context) error {
-			_, _, err := store.LimitVersion(ctx)
-			return err
-		}, 10},
 		"holders": {func(ctx context.Context) error {
 			return second(store.Holders(ctx, Places{Scope: ScopeQueue, Name: "default", Class: ClassKey}, 10))
 		}, 500},
@@ -184,6 +181,9 @@ func TestNoStatementReadsTheWholeTable(t *testing.T) {
 		"claim of limited jobs": {func(ctx context.Context) error {
 			return second(claimLimited(ctx, client, Offer{Queue: "default", IDs: ids, Term: 1, MaxAttemptedBy: 100}))
 		}, 1000},
+		"claim of counted jobs": {func(ctx context.Context) error {
+			return second(claimCounted(ctx, client, Offer{Queue: "default", IDs: ids, Rows: ids, Locks: make([][]int64, len(ids)), Term: 1, MaxAttemptedBy: 100}))
+		}, 50},
 		"held":    {func(ctx context.Context) error { return second(client.Held(ctx, []int64{}, 5)) }, 500},
 		"control": {func(ctx context.Context) error { return second(client.Control(ctx)) }, 500},
 		"results": {func(ctx context.Context) error {

@@ -81,24 +81,18 @@ type Offer struct {
 	// Jobs holds ids of available jobs by queue. An empty Offer requests a Credit.
 	Jobs map[string][]int64 `json:"j,omitempty"`
 	// Limited is whether a limit of the cluster applies to each of Jobs; the claim
-	// then enforces it, unless Counted is set.
+	// then enforces it, unless Locks is set.
 	Limited bool `json:"l,omitempty"`
 	// LimitVersion is the version of the limits under which the leader has counted the places of
 	// these limited jobs, and which the claim checks; 0 from a leader of an earlier version.
 	LimitVersion int64 `json:"v,omitempty"`
-	// Counted describes limited jobs that the claim need not count; nil for others. A node of an
-	// earlier version ignores it, and counts.
-	Counted *Counted `json:"c,omitempty"`
-}
-
-// Counted describes limited jobs with a place in all of their limits, as the leader has counted
-// them: each value belongs to the job with its index in Jobs.
-type Counted struct {
-	// Rows are the transactions that wrote the rows of the jobs, of which the leader has read the
-	// keys. The claim leaves a job with another row.
-	Rows map[string][]int64 `json:"x"`
-	// Locks are the numbers of the locks of the limits under which the jobs count.
-	Locks map[string][][]int64 `json:"k"`
+	// Rows are the transactions that wrote the rows of these limited jobs, of which the leader has
+	// read the keys, in the order of Jobs. The claim leaves a job with another row.
+	Rows map[string][]int64 `json:"x,omitempty"`
+	// Locks are the numbers of the locks of the limits under which each job counts, in the order of
+	// Jobs. They are set if the leader has counted all of these limits, so the claim need not. A
+	// node of an earlier version counts nevertheless.
+	Locks map[string][][]int64 `json:"k,omitempty"`
 }
 
 // Credit reports how many more jobs a node could take.
@@ -115,7 +109,7 @@ type Credit struct {
 	// Reserved is how many of Slots only jobs of a queue may use, by queue. A node of an earlier
 	// version reserves none.
 	Reserved map[string]int `json:"r,omitempty"`
-	// ReadsCounted is whether the node reads Counted and LimitVersion of an offer.
+	// ReadsCounted is whether the node reads LimitVersion, Rows and Locks of an offer.
 	ReadsCounted bool `json:"c,omitempty"`
 }
 

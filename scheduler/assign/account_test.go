@@ -65,7 +65,7 @@ func TestPlacesOfLostOffersStayTaken(t *testing.T) {
 	t.Parallel()
 	of := func(id int64) job {
 		j := jobOf(id, "k", "q")
-		j.keys = &jobKeys{values: [maxLimits]string{2: "acme"}, units: 1, row: 7, locks: []int64{9}}
+		j.keys = &jobKeys{values: [maxLimits]string{2: "acme"}, units: 1, row: 7, locks: [maxLimits]int64{2: 9}}
 		return j
 	}
 	for name, test := range map[string]struct {

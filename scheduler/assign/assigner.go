@@ -44,10 +44,7 @@ const (
 	// maxStatementTimeout is the maximum time limit where statements are slow.
 	maxStatementTimeout = time.Minute
 	// earlierClaims is longer than nodes of an earlier version keep an offer before they claim it.
-	earlierClaims = 10 * time.Second
-	// recallInterval is the minimum time between two recalls of offers that were not claimed in time,
-	// and between two attempts of a recall that claims delay.
-	recallInterval = 500 * time.Millisecond
+	earlierClaims = 20 * time.Second
 	// reconnectDelay is the pause after a lost connection.
 	reconnectDelay = 250 * time.Millisecond
 )

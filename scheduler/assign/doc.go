@@ -31,13 +31,21 @@
 // A cluster limit (limits.go) applies to a group of jobs: the jobs of one queue or of one
 // kind, or those of them with one value of a key, such as an argument. The leader counts the
 // used places from the running jobs in the database and from its own pending offers, and
-// offers no more jobs than there are places. Its count may be out of date. So the offer of
-// such a job is marked as limited, and the node's claim counts again with the limits locked
-// (ClaimLimited in internal/jobstore). That claim makes a limit strict. Jobs without a limit
-// skip all of this.
+// offers no more jobs than there are places. Jobs without a limit skip all of this.
 //
-// The leader reads the keys of the jobs of a page only if their queue or kind has a limit by
-// key. A job whose key has no place counts as one that no node can take: the cursor moves past
+// A limit is strict because a place is given to another job only if the offer of the first cannot
+// be claimed any more. Each offer of limited jobs names the version of the limits, and the row of
+// each job whose key was read; the claim compares both (ClaimCounted in internal/jobstore). The
+// version changes with the limits, and when the leader recalls its offers: when it begins, because
+// offers of an earlier leader may be in flight, and before it gives away the place of an offer that
+// was not claimed in time. A recall waits for running claims, so the count that follows sees what
+// they have taken.
+//
+// Jobs with a rate or with a limit of each node are counted by the claim as well, with the limits
+// locked (ClaimLimited), and so are all limited jobs while a node of an earlier version works,
+// because it would count without regard to such offers.
+//
+// The leader reads the keys of the jobs of a page only if their queue or kind has a limit. A job whose key has no place counts as one that no node can take: the cursor moves past
 // it, and jobs of other keys behind it are offered. While there are such jobs at the top of a
 // queue, the top is read more often, because they are the next ones that get a place. What is between
 // the top and the cursor is read again page by page, because a place may become free for any of them.

@@ -222,8 +222,8 @@ func (f *fakeNode) answer(ctx context.Context, t *testing.T, offer wire.Offer) {
 	err := pgx.BeginFunc(ctx, f.conn, func(tx pgx.Tx) (err error) {
 		for queue, ids := range offer.Jobs {
 			rows := make([]int64, len(ids))
-			if offer.Counted != nil {
-				rows = offer.Counted.Rows[queue]
+			if offer.Rows != nil && !f.earlier {
+				rows = offer.Rows[queue]
 			}
 			some, err := f.claim(ctx, tx, ids, rows)
 			if err != nil {

@@ -8,9 +8,11 @@ import (
 )
 
 const (
-	// recountInterval is the maximum age of the counts of used places. Between two counts of a
-	// group, the leader adds the jobs that it places.
+	// recountInterval is the maximum age of the counts of used places once they have held a job back.
+	// Between two counts of a group, the leader adds the jobs that it places.
 	recountInterval = 10 * time.Millisecond
+	// maxCountAge is the maximum age of counts that have held no job back.
+	maxCountAge = 100 * time.Millisecond
 	// limitChaseTime is how long after a notification a limit that holds jobs back is
 	// checked every recountInterval. A node reports a free slot before the row of the
 	// ended job has changed.
@@ -41,9 +43,32 @@ const maxLimits = 8
 // with these values, zero if the row was not found.
 type jobKeys struct {
 	values [maxLimits]string
-	locks  []int64
+	locks  [maxLimits]int64 // zero for a rate and for a limit of each node
 	units  int
 	row    int64
+}
+
+// lock returns the number of the lock of a group of the job; zero if it is unknown.
+func (k *jobKeys) lock(of group) int64 {
+	if k == nil {
+		return 0
+	}
+	for i, id := range limitsOf(job{}) {
+		if id.scope == of.scope && id.class == of.class {
+			return k.locks[i]
+		}
+	}
+	return 0
+}
+
+// counted returns the locks of the limits under which the job counts.
+func (k *jobKeys) counted() (locks []int64) {
+	for _, lock := range k.locks {
+		if lock != 0 {
+			locks = append(locks, lock)
+		}
+	}
+	return locks
 }
 
 // limits tracks the cluster limits for the leader. A place that it has given to a job that it
@@ -67,6 +92,7 @@ type limits struct {
 	// reset, at countedAt, and windows what has started of such rates.
 	running   map[group]int
 	countedAt time.Time
+	refused   bool // the counts have held a job back
 	windows   map[group]rateWindow
 	// holds are the jobs that wait for several units of a rate, in the order in which they hold back
 	// those behind them.
@@ -90,8 +116,11 @@ type offeredJob struct {
 	at     time.Time
 	units  int
 	groups []group
-	// keys describes the job if its claim does not count; otherwise nil.
-	keys *jobKeys
+	// row is the transaction that wrote the row of which the keys were read; zero if unknown.
+	row int64
+	// counted reports that the claim need not count under the limits with these locks.
+	counted bool
+	locks   []int64
 }
 
 // rateWindow is what has started of a rate as the database had it at the leader's time readAt.
@@ -228,6 +257,7 @@ func (l *limits) isLimited(j job) bool {
 // whose limits of running jobs have places, it returns the rate with the longest wait. ok is false
 // if all groups have a place.
 func (l *limits) full(j job, groups []group, now time.Time) (r refusal, ok bool) {
+	defer func() { l.refused = l.refused || ok }()
 	for _, g := range groups {
 		if g.class != jobstore.ClassRate {
 			if l.used(g) >= l.inForce[g.limitID].Most {
@@ -315,10 +345,14 @@ func (l *limits) reserve(j job, groups []group, now time.Time) {
 	}
 	l.release(j.id) // it may have been offered before
 	offered := offeredJob{at: now, units: j.units(), groups: groups}
-	if l.counts(j, groups) {
-		offered.keys = j.keys
+	if j.keys != nil {
+		offered.row, offered.counted = j.keys.row, l.counts(j, groups)
+	}
+	if offered.counted {
+		offered.locks = j.keys.counted()
 	}
 	l.offered[j.id] = offered
+	delete(l.recalled, j.id)
 	for _, g := range groups {
 		l.pending[g] += l.offered[j.id].in(g)
 	}
@@ -372,7 +406,7 @@ func (l *limits) keepOffered(available map[int64]int64, now time.Time, claimTime
 		case !still:
 			l.endHolds(id, o.groups)
 			l.release(id)
-		case o.keys != nil && row != o.keys.row:
+		case o.row != 0 && row != o.row:
 			l.recall(id)
 		case now.Sub(o.at) < claimTimeout:
 		case l.counting && slices.ContainsFunc(o.groups, group.isCounted):
@@ -400,7 +434,7 @@ func (l *limits) split(jobs jobsByQueue) (free, limited, counted jobsByQueue) {
 	for queue, ids := range jobs {
 		for _, id := range ids {
 			into := free
-			if o, ok := l.offered[id]; ok && o.keys != nil {
+			if o, ok := l.offered[id]; ok && o.counted {
 				into = counted
 			} else if ok {
 				into = limited

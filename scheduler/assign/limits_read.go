@@ -45,12 +45,9 @@ func (l *limits) readKeys(ctx context.Context, db postgres.DB, jobs []job, wante
 	for _, k := range keys {
 		of := known[k.ID]
 		of.units, of.row = max(of.units, k.Units), k.Row
-		if k.Lock != 0 {
-			of.locks = append(of.locks, k.Lock)
-		}
 		for i, id := range limitsOf(job{}) {
 			if id.scope == k.Scope && id.class == k.Class {
-				of.values[i] = k.Key
+				of.values[i], of.locks[i] = k.Key, k.Lock
 			}
 		}
 	}
@@ -58,23 +55,40 @@ func (l *limits) readKeys(ctx context.Context, db postgres.DB, jobs []job, wante
 }
 
 // count counts the running jobs of the jobs' groups that were not counted since the last reset. A
-// reset comes with the first count after recountInterval.
+// reset comes with the first count after recountInterval if they have held a job back, otherwise
+// after maxCountAge.
 func (l *limits) count(ctx context.Context, db postgres.DB, jobs []job, now time.Time, claimTimeout time.Duration, wanted func(job) bool) error {
 	store := jobstore.New(db)
-	if now.Sub(l.countedAt) >= recountInterval {
+	if age := now.Sub(l.countedAt); age >= maxCountAge || l.refused && age >= recountInterval {
 		available, err := store.StillAvailable(ctx, slices.Collect(maps.Keys(l.offered)))
 		if err != nil {
 			return err
 		}
 		l.keepOffered(available, now, claimTimeout)
-		l.countedAt = now
+		l.countedAt, l.refused = now, false
 		clear(l.running)
 		clear(l.windows)
 	}
+	locked := map[int64]group{}
 	missing := l.missing(jobs, func(j job, g group) bool {
-		_, known := l.running[g]
-		return !known && g.class != jobstore.ClassRate && wanted(j)
+		if _, known := l.running[g]; known || g.class == jobstore.ClassRate || !wanted(j) {
+			return false
+		}
+		lock := j.keys.lock(g)
+		if lock != 0 {
+			locked[lock] = g
+		}
+		return lock == 0
 	})
+	if len(locked) > 0 {
+		running, err := store.RunningUnder(ctx, slices.Collect(maps.Keys(locked)))
+		if err != nil {
+			return err
+		}
+		for lock, g := range locked {
+			l.running[g] = running[lock]
+		}
+	}
 	if len(missing) == 0 {
 		return nil
 	}

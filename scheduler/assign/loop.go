@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/jobstore"
@@ -70,7 +69,7 @@ type loop struct {
 	nodesAt          time.Time // when to read the node list again; zero means now
 	holdsReadAt      time.Time // when jobs were last read because of their holds
 	prunedAt         time.Time
-	recalledAt       time.Time // when the offers of limited jobs were last recalled
+	recall           recallPace
 	runningCountedAt time.Time // when the running jobs were counted by kind
 	dueAt            time.Time // when the next job that was read early is due, or zero
 	resumeAt         time.Time // when to continue with a backlog, or zero
@@ -171,8 +170,8 @@ func (l *loop) readNodes(ctx context.Context) error {
 	l.pausing = pausing
 	l.limits.set(inForce, version, l.nodes.members)
 	l.nodesAt = l.lastStep.Add(nodesInterval)
-	if version == 0 {
-		l.nodesAt = l.lastStep.Add(recallInterval)
+	if version == 0 && len(inForce) > 0 {
+		l.nodesAt = l.recall.next
 	}
 	queueScans := map[string]*queueScan{}
 	for _, queue := range l.nodes.queues() {
@@ -230,7 +229,10 @@ func (l *loop) forgetRecalled() {
 		return
 	}
 	for id := range l.limits.recalled {
-		delete(l.pendingOffers, id)
+		if offer, ok := l.pendingOffers[id]; ok {
+			offer.at = l.lastStep.Add(-l.claimTimeout())
+			l.pendingOffers[id] = offer // the next offer goes to another node, if one can take it
+		}
 	}
 	for _, q := range l.queueScans {
 		if q.fair != nil {
@@ -249,28 +251,36 @@ func (l *loop) countLimits(ctx context.Context, jobs []job) error {
 		return l.limits.read(ctx, l.pool, jobs, l.lastStep, l.claimTimeout(), l.needsPlace)
 	})
 	if l.limits.recallDue {
-		l.nodesAt = earliest(l.nodesAt, l.recalledAt.Add(recallInterval))
+		l.nodesAt = earliest(l.nodesAt, l.recall.next)
 	}
 	return err
 }
 
 // limitVersion returns the version of the limits for the next offers. If earlier offers must not be
-// claimed any more, it recalls them; the version is zero if claims delay that.
+// claimed any more, it recalls them. If claims delay that, the places of these offers stay taken, and
+// after the beginning of a loop, of which nothing is known, the version is zero.
 func (l *loop) limitVersion(ctx context.Context) (version int64, err error) {
-	version, limited, err := jobstore.New(l.pool).LimitVersion(ctx)
-	if err != nil || !limited || l.limits.version != 0 && !l.limits.recallDue {
+	store := jobstore.New(l.pool)
+	version, limited, err := store.LimitVersion(ctx)
+	if err != nil || !limited {
 		return version, err
 	}
-	l.recalledAt = l.lastStep
-	err = l.fence.Do(ctx, l.pool, func(tx pgx.Tx, _ time.Time) (err error) {
-		version, err = jobstore.New(tx).RecallOffers(ctx)
-		return err
-	})
-	if jobstore.IsLocked(err) {
-		l.logger.WarnContext(ctx, "limited jobs wait: claims or a change of the limits hold a lock", "error", err)
+	began := l.limits.version != 0
+	if l.recall.isDue(!began, l.limits.recallDue, l.lastStep) {
+		recalled, err := store.RecallOffers(ctx, l.recall.timeout())
+		if err == nil {
+			l.recall.done(time.Now())
+		}
+		if !jobstore.IsLocked(err) {
+			return recalled, err
+		}
+		l.logger.WarnContext(ctx, "limited jobs may wait: claims or a change of the limits hold a lock", "error", err)
+		l.recall.delayed(time.Now())
+	}
+	if !began {
 		return 0, nil
 	}
-	return version, err
+	return version, nil
 }
 
 // readPaused reads which of the jobs a pause of a part of their queue holds back.

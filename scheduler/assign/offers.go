@@ -40,32 +40,36 @@ func (t *nodeTable) addressOffers(assigned map[*member]jobsByQueue, l *limits, c
 		for _, part := range pack(free, nil) {
 			out = append(out, t.newOffer(m, part, false, now))
 		}
-		for _, part := range pack(limited, nil) {
-			out = append(out, l.inVersion(t.newOffer(m, part, true, now)))
+		for _, part := range pack(limited, l.offered) {
+			out = append(out, l.limitedOffer(t.newOffer(m, part, true, now)))
 		}
 		for _, part := range pack(counted, l.offered) {
-			out = append(out, l.withCounts(l.inVersion(t.newOffer(m, part, true, now))))
+			out = append(out, l.countedOffer(t.newOffer(m, part, true, now)))
 		}
 	}
 	return out
 }
 
-// inVersion adds the version of the limits to an offer.
-func (l *limits) inVersion(o addressedOffer) addressedOffer {
-	o.offer.LimitVersion = l.version
+// limitedOffer adds to an offer under which limits the leader has counted, and which rows.
+func (l *limits) limitedOffer(o addressedOffer) addressedOffer {
+	o.offer.LimitVersion, o.offer.Rows = l.version, map[string][]int64{}
+	for queue, ids := range o.offer.Jobs {
+		for _, id := range ids {
+			o.offer.Rows[queue] = append(o.offer.Rows[queue], l.offered[id].row)
+		}
+	}
 	return o
 }
 
-// withCounts adds what the claim of counted jobs needs to know.
-func (l *limits) withCounts(o addressedOffer) addressedOffer {
-	counted := &wire.Counted{Rows: map[string][]int64{}, Locks: map[string][][]int64{}}
+// countedOffer also adds the locks of the limits of counted jobs.
+func (l *limits) countedOffer(o addressedOffer) addressedOffer {
+	o = l.limitedOffer(o)
+	o.offer.Locks = map[string][][]int64{}
 	for queue, ids := range o.offer.Jobs {
 		for _, id := range ids {
-			keys := l.offered[id].keys
-			counted.Rows[queue], counted.Locks[queue] = append(counted.Rows[queue], keys.row), append(counted.Locks[queue], keys.locks)
+			o.offer.Locks[queue] = append(o.offer.Locks[queue], l.offered[id].locks)
 		}
 	}
-	o.offer.Counted = counted
 	return o
 }
 
@@ -82,8 +86,8 @@ func (t *nodeTable) newOffer(m *member, jobs jobsByQueue, limited bool, now time
 	return addressedOffer{to: m, offer: wire.Offer{Term: t.term, Seq: m.seq, Jobs: jobs, Limited: limited}}
 }
 
-// pack splits jobs into offers that fit into a payload, with the counts of those in counted.
-func pack(jobs jobsByQueue, counted map[int64]offeredJob) []jobsByQueue {
+// pack splits jobs into offers that fit into a payload, with what it says of the limited ones.
+func pack(jobs jobsByQueue, limited map[int64]offeredJob) []jobsByQueue {
 	var (
 		parts       []jobsByQueue
 		part        jobsByQueue
@@ -91,11 +95,11 @@ func pack(jobs jobsByQueue, counted map[int64]offeredJob) []jobsByQueue {
 	)
 	for _, queue := range slices.Sorted(maps.Keys(jobs)) {
 		queueSize := quotedSize(queue)
-		if counted != nil {
+		if limited != nil {
 			queueSize *= 3 // Jobs, Rows and Locks
 		}
 		for _, id := range jobs[queue] {
-			own := jobSize(id, counted[id].keys)
+			own := jobSize(id, limited[id])
 			need := own
 			if _, ok := part[queue]; !ok {
 				need += queueSize
@@ -112,14 +116,14 @@ func pack(jobs jobsByQueue, counted map[int64]offeredJob) []jobsByQueue {
 	return parts
 }
 
-// jobSize returns the maximum size of a job in JSON, with its counts unless keys is nil.
-func jobSize(id int64, keys *jobKeys) int {
+// jobSize returns the maximum size of a job in JSON, with its row and locks if it is limited.
+func jobSize(id int64, limited offeredJob) int {
 	size := len(strconv.FormatInt(id, 10)) + 1
-	if keys == nil {
+	if limited.groups == nil {
 		return size
 	}
-	size += len(strconv.FormatInt(keys.row, 10)) + 1 + len("[],")
-	for _, lock := range keys.locks {
+	size += len(strconv.FormatInt(limited.row, 10)) + 1 + len("[],")
+	for _, lock := range limited.locks {
 		size += len(strconv.FormatInt(lock, 10)) + 1
 	}
 	return size

@@ -54,7 +54,7 @@ func TestLostCountedOffersAreRecalled(t *testing.T) {
 	c.waitFor(t, "the job whose offer was lost", func() bool { return c.count(t, "state = 'running'") == 1 })
 	offers := n.limitedOffers()
 	first, last := offers[0], offers[len(offers)-1]
-	if first.LimitVersion <= before || last.LimitVersion <= first.LimitVersion || first.Counted == nil || last.Counted == nil {
+	if first.LimitVersion <= before || last.LimitVersion <= first.LimitVersion || first.Locks == nil || last.Locks == nil {
 		t.Errorf("before version %d; the first offer is %+v, the last %+v", before, first, last)
 	}
 	if ids := n.jobsOffered(); slices.Max(ids) != 1 {
@@ -116,8 +116,28 @@ func TestEarlierNodesGetUncountedOffers(t *testing.T) {
 	c.lead(t, c.makeLeader(t, 1), assign.LeastLoaded)
 	c.waitFor(t, "the job", func() bool { return n.claimed() == 1 })
 	for _, offer := range n.limitedOffers() {
-		if offer.Counted != nil {
+		if offer.Locks != nil {
 			t.Errorf("offered %+v", offer)
 		}
+	}
+}
+
+// A limited job whose offer is lost goes to another node, even if the first one has more room.
+func TestLostLimitedOffersGoToAnotherNode(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.limit(t, jobstore.Limit{Scope: "queue", Name: "default", Most: 1, Key: "args.tenant"})
+	silent := c.join(t, nodestore.Node{NodeID: "a", Slots: 50}, func(f *fakeNode) {
+		f.ignoreOffer = func(offer wire.Offer) bool { return len(offer.Jobs) > 0 }
+	})
+	other := c.join(t, nodestore.Node{NodeID: "b", Slots: 2, Kinds: []string{"k", "own"}})
+	c.leadWithShortTimeout(t, c.makeLeader(t, 1))
+	c.awaitCredit(t, silent, other)
+	c.insertTenant(t, 1, "own", "other")
+	c.waitFor(t, "the other node's credit", func() bool { return other.claimed() == 1 })
+	c.insertTenant(t, 1, "k", "acme")
+	c.waitFor(t, "the other node", func() bool { return other.claimed() == 2 })
+	if lost := silent.offered(); lost > 2 {
+		t.Errorf("offered %d times to the silent node", lost)
 	}
 }

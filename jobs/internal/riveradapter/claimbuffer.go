@@ -25,21 +25,20 @@ type bufferedOffer struct {
 	limited bool
 	// limitVersion is the version of the limits under which a limited job was offered.
 	limitVersion int64
-	// counted reports that the leader has counted the places of a limited job. row and locks
-	// describe it as in wire.Counted.
-	counted bool
+	// row and locks describe a limited job as in wire.Offer. counted reports that there are locks.
 	row     int64
 	locks   []int64
+	counted bool
 }
 
 // claimBatch contains the offers of one claim in three groups: jobs without a cluster limit, jobs
 // with one that the claim counts, and jobs with one that the leader has counted. All were offered
 // in the same term, and those with a limit under the same version of the limits.
 type claimBatch struct {
-	free, limited []int64
-	counted       []bufferedOffer
-	term          int64
-	limitVersion  int64
+	free             []int64
+	limited, counted []bufferedOffer
+	term             int64
+	limitVersion     int64
 }
 
 func (c claimBatch) jobs() int { return len(c.free) + len(c.limited) + len(c.counted) }
@@ -134,6 +133,8 @@ func (b *claimBuffer) add(offer wire.Offer, now time.Time) (dropped int) {
 		for i, id := range offer.Jobs[queue] {
 			if job, ours := b.own[id]; ours && !job.ended {
 				dropped++ // an ended job may be offered again; it is claimed once its result is acknowledged
+			} else if at := slices.IndexFunc(b.offers[queue], func(j bufferedOffer) bool { return j.id == id }); at >= 0 {
+				b.offers[queue][at] = newBufferedOffer(offer, queue, i, now)
 			} else if !b.contains(queue, id) {
 				b.offers[queue] = append(b.offers[queue], newBufferedOffer(offer, queue, i, now))
 			}
@@ -149,8 +150,11 @@ func (b *claimBuffer) add(offer wire.Offer, now time.Time) (dropped int) {
 
 func newBufferedOffer(offer wire.Offer, queue string, i int, now time.Time) bufferedOffer {
 	job := bufferedOffer{id: offer.Jobs[queue][i], at: now, limited: offer.Limited, limitVersion: offer.LimitVersion}
-	if c := offer.Counted; c != nil && i < len(c.Rows[queue]) && i < len(c.Locks[queue]) {
-		job.counted, job.row, job.locks = true, c.Rows[queue][i], c.Locks[queue][i]
+	if i < len(offer.Rows[queue]) {
+		job.row = offer.Rows[queue][i]
+	}
+	if i < len(offer.Locks[queue]) {
+		job.counted, job.locks = true, offer.Locks[queue][i]
 	}
 	return job
 }
@@ -217,7 +221,7 @@ func (b *claimBuffer) take(queue string, limit int) claimBatch {
 		case job.counted:
 			batch.counted = append(batch.counted, job)
 		case job.limited:
-			batch.limited = append(batch.limited, job.id)
+			batch.limited = append(batch.limited, job)
 		default:
 			batch.free = append(batch.free, job.id)
 		}
@@ -225,8 +229,9 @@ func (b *claimBuffer) take(queue string, limit int) claimBatch {
 	})
 	// Overlapping claims of two nodes then lock the rows in the same order.
 	slices.Sort(batch.free)
-	slices.Sort(batch.limited)
-	slices.SortFunc(batch.counted, func(x, y bufferedOffer) int { return cmp.Compare(x.id, y.id) })
+	byID := func(x, y bufferedOffer) int { return cmp.Compare(x.id, y.id) }
+	slices.SortFunc(batch.limited, byID)
+	slices.SortFunc(batch.counted, byID)
 	return batch
 }
 

@@ -80,10 +80,13 @@ func (c queueClaim) offer(ids []int64) jobstore.Offer {
 	return jobstore.Offer{Queue: c.queue, IDs: ids, Term: c.term, MaxAttemptedBy: maxAttemptedBy, LimitVersion: c.limitVersion}
 }
 
-func (c queueClaim) countedOffer(jobs []bufferedOffer) jobstore.Offer {
+func (c queueClaim) limitedOffer(jobs []bufferedOffer) jobstore.Offer {
 	offer := c.offer(make([]int64, 0, len(jobs)))
 	for _, job := range jobs {
-		offer.IDs, offer.Rows, offer.Locks = append(offer.IDs, job.id), append(offer.Rows, job.row), append(offer.Locks, job.locks)
+		offer.IDs, offer.Locks = append(offer.IDs, job.id), append(offer.Locks, job.locks)
+		if c.limitVersion > 0 {
+			offer.Rows = append(offer.Rows, job.row)
+		}
 	}
 	return offer
 }
@@ -125,7 +128,7 @@ func (p *Pilot) claimCounted(ctx context.Context, claims []queueClaim) error {
 	var offers []jobstore.Offer
 	for _, claim := range claims {
 		for jobs := range slices.Chunk(claim.counted, jobstore.MaxCountedClaim) {
-			offers = append(offers, claim.countedOffer(jobs))
+			offers = append(offers, claim.limitedOffer(jobs))
 		}
 	}
 	if err := p.claimOffers(ctx, offers, p.store.ClaimCounted, p.store.ClaimCountedUnlocked); err != nil {
@@ -175,9 +178,10 @@ func rolledBack(err error) bool {
 func (p *Pilot) claimLimited(ctx context.Context, claims []queueClaim) error {
 	var failed error
 	for _, claim := range claims {
-		for ids := range slices.Chunk(claim.limited, jobstore.MaxLimitedClaim) {
-			got, err := p.claimLimitedOffer(ctx, claim.offer(ids))
-			p.settle(claim.queue, ids, got, err)
+		for jobs := range slices.Chunk(claim.limited, jobstore.MaxLimitedClaim) {
+			offer := claim.limitedOffer(jobs)
+			got, err := p.claimLimitedOffer(ctx, offer)
+			p.settle(claim.queue, offer.IDs, got, err)
 			if err != nil {
 				failed = errors.Join(failed, fmt.Errorf("claim jobs with a limit: %w", err))
 			}
