@@ -62,7 +62,8 @@ func TestCountedClaimsTakePlaces(t *testing.T) {
 		t.Fatalf("claimed %v: %v", ids, err)
 	}
 	places, err := New(pool).PlacesTaken(t.Context(), []Places{
-		{Scope: ScopeQueue, Name: "default", Class: ClassKey, Key: "a"}, {Scope: ScopeQueue, Name: "default", Class: ClassAll},
+		{Scope: ScopeQueue, Name: "default", Class: ClassKey, Key: "a"},
+		{Scope: ScopeQueue, Name: "default", Class: ClassAll},
 		{Scope: ScopeJob, Name: "k", Class: ClassKey, Key: "a"},
 	})
 	got := map[string]int{}

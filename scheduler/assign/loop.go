@@ -69,7 +69,7 @@ type loop struct {
 	nodesAt          time.Time // when to read the node list again; zero means now
 	holdsReadAt      time.Time // when jobs were last read because of their holds
 	prunedAt         time.Time
-	recall           recallPace
+	recall           recallLimiter
 	runningCountedAt time.Time // when the running jobs were counted by kind
 	dueAt            time.Time // when the next job that was read early is due, or zero
 	resumeAt         time.Time // when to continue with a backlog, or zero

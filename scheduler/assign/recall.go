@@ -9,42 +9,40 @@ const (
 	// recallShare is the minimum time between two recalls, in waits.
 	recallShare = 10
 	// Between two recalls of offers that were not claimed in time are at least minRecallGap, and more
-	// while each recall is followed by another one, at most maxRecallGap.
+	// while each recall is followed by another one, at most maxRecallGar.
 	minRecallGap, maxRecallGap = 500 * time.Millisecond, 4 * time.Second
 )
 
-// recallPace is how often offers are recalled. The zero value is that of a loop that has not recalled
-// any.
-type recallPace struct {
-	// next is when the next recall may come.
-	next time.Time
-	wait time.Duration
-	gap  time.Duration
+// recallLimiter limits how often offers are recalled. The zero value has not recalled any.
+type recallLimiter struct {
+	next time.Time     // when the next recall may come
+	wait time.Duration // of the next recall, after one that claims have delayed
+	gap  time.Duration // after the last recall
 }
 
 // isDue reports whether offers are to be recalled now: because the loop begins, or because offers were
 // not claimed in time.
-func (p *recallPace) isDue(begins, unclaimed bool, now time.Time) bool {
-	if !now.Before(p.next) {
+func (r *recallLimiter) isDue(begins, unclaimed bool, now time.Time) bool {
+	if !now.Before(r.next) {
 		return begins || unclaimed
 	}
-	return begins && p.wait == 0 // no claims have delayed it
+	return begins && r.wait == 0 // no claims have delayed it
 }
 
 // timeout returns how long the next recall may wait.
-func (p *recallPace) timeout() time.Duration { return max(p.wait, minRecallWait) }
+func (r *recallLimiter) timeout() time.Duration { return max(r.wait, minRecallWait) }
 
 // delayed notes that claims have taken longer than timeout.
-func (p *recallPace) delayed(now time.Time) {
-	p.next = now.Add(recallShare * p.timeout())
-	p.wait = min(2*p.timeout(), maxRecallWait)
+func (r *recallLimiter) delayed(now time.Time) {
+	r.next = now.Add(recallShare * r.timeout())
+	r.wait = min(2*r.timeout(), maxRecallWait)
 }
 
 // done notes a recall.
-func (p *recallPace) done(now time.Time) {
-	if now.Sub(p.next) > maxRecallGap {
-		p.gap = 0
+func (r *recallLimiter) done(now time.Time) {
+	if now.Sub(r.next) > maxRecallGap {
+		r.gap = 0
 	}
-	p.gap = min(max(2*p.gap, minRecallGap), maxRecallGap)
-	p.next, p.wait = now.Add(p.gap), 0
+	r.gap = min(max(2*r.gap, minRecallGap), maxRecallGap)
+	r.next, r.wait = now.Add(r.gap), 0
 }

@@ -6,10 +6,10 @@ import (
 )
 
 // Recalls that claims delay become rarer and wait longer, and so do those that follow each other.
-func TestRecallPace(t *testing.T) {
+func TestRecallLimiter(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	var p recallPace
+	var p recallLimiter
 	due := func(what string, begins, unclaimed, want bool) {
 		t.Helper()
 		if got := p.isDue(begins, unclaimed, now); got != want {
