@@ -90,17 +90,17 @@ func TestCountedClaimsTakePlaces(t *testing.T) {
 // under, neither with nor without a count.
 func TestOffersUnderOtherLimitsAreNotClaimed(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(ctx context.Context, t *testing.T, pool *pgxpool.Pool){
+	for name, change := range map[string]func(t *testing.T, pool *pgxpool.Pool){
 		"unchanged": nil,
-		"recalled": func(ctx context.Context, t *testing.T, pool *pgxpool.Pool) {
+		"recalled": func(t *testing.T, pool *pgxpool.Pool) {
 			t.Helper()
-			recall(ctx, t, pool)
+			recall(t, pool)
 		},
-		"changed": func(_ context.Context, t *testing.T, pool *pgxpool.Pool) {
+		"changed": func(t *testing.T, pool *pgxpool.Pool) {
 			t.Helper()
 			setLimits(t, pool, perTenant(3))
 		},
-		"changed by hand": func(_ context.Context, t *testing.T, pool *pgxpool.Pool) {
+		"changed by hand": func(t *testing.T, pool *pgxpool.Pool) {
 			t.Helper()
 			mustExec(t, pool, `UPDATE forge_limits SET most = 1`)
 		},
@@ -114,7 +114,7 @@ func TestOffersUnderOtherLimitsAreNotClaimed(t *testing.T) {
 			counted, limited := countedOffer(t, pool, 1), countedOffer(t, pool, 2)
 			want := numbers(1, 1)
 			if change != nil {
-				change(t.Context(), t, pool)
+				change(t, pool)
 				want = nil
 			}
 			if ids, err := claimCounted(t.Context(), client, counted); err != nil || !slices.Equal(ids, want) {
@@ -131,9 +131,9 @@ func TestOffersUnderOtherLimitsAreNotClaimed(t *testing.T) {
 }
 
 // recall recalls the offers and returns the new version.
-func recall(ctx context.Context, t *testing.T, pool *pgxpool.Pool) (version int64) {
+func recall(t *testing.T, pool *pgxpool.Pool) (version int64) {
 	t.Helper()
-	version, err := New(pool).RecallOffers(ctx, time.Minute)
+	version, err := New(pool).RecallOffers(t.Context(), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestRecallWaitsForClaims(t *testing.T) {
 	if err := claiming.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if version := recall(t.Context(), t, pool); version <= before {
+	if version := recall(t, pool); version <= before {
 		t.Errorf("version %d after %d", version, before)
 	}
 }
