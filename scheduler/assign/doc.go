@@ -45,10 +45,11 @@
 // locked (ClaimLimited), and so are all limited jobs while a node of an earlier version works,
 // because it would count without regard to such offers.
 //
-// The leader reads the keys of the jobs of a page only if their queue or kind has a limit. A job whose key has no place counts as one that no node can take: the cursor moves past
-// it, and jobs of other keys behind it are offered. While there are such jobs at the top of a
-// queue, the top is read more often, because they are the next ones that get a place. What is between
-// the top and the cursor is read again page by page, because a place may become free for any of them.
+// The leader reads the keys of the jobs of a page only if their queue or kind has a limit. A job
+// whose key has no place counts as one that no node can take: the cursor moves past it, and jobs of
+// other keys behind it are offered. While there are such jobs at the top of a queue, the top is
+// read more often, because they are the next ones that get a place. What is between the top and the
+// cursor is read again page by page, because a place may become free for any of them.
 //
 // A limit by key may also hold on each node: then there is a group for each node, and a node
 // without a place is not picked. The lock of such a group has the name under which the node claims.
