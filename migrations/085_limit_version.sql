@@ -26,24 +26,17 @@ END
 $$;
 -- +goose StatementEnd
 
--- Whoever changes limits waits for the claims under them, before any row of them is locked, and
--- recalls the offers.
+-- A change of the limits recalls the offers too. It waits for the claims before it locks any row, so
+-- that it and a claim that wants the row do not wait for each other.
 -- +goose StatementBegin
 DO $do$
 BEGIN
     EXECUTE format($function$
-CREATE FUNCTION forge_lock_limits() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = %1$I, pg_temp AS $body$
+CREATE FUNCTION forge_recall_before_change() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = %I, pg_temp AS $body$
 BEGIN
     LOCK TABLE forge_limits IN EXCLUSIVE MODE;
-    RETURN NULL;
-END
-$body$;
-CREATE OR REPLACE FUNCTION forge_forget_limit_locks() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = %1$I, pg_temp AS $body$
-BEGIN
     UPDATE forge_limit_version SET version = version + 1;
-    UPDATE forge_claims SET limited_ids = NULL, limit_locks = NULL WHERE limit_locks IS NOT NULL;
     RETURN NULL;
 END
 $body$;
@@ -51,26 +44,11 @@ $function$, current_schema());
 END
 $do$;
 -- +goose StatementEnd
-REVOKE ALL ON FUNCTION forge_lock_limits FROM PUBLIC;
+REVOKE ALL ON FUNCTION forge_recall_before_change FROM PUBLIC;
 CREATE TRIGGER forge_limits_changing BEFORE INSERT OR UPDATE OR DELETE ON forge_limits FOR EACH STATEMENT
-EXECUTE FUNCTION forge_lock_limits();
+EXECUTE FUNCTION forge_recall_before_change();
 
 -- +goose Down
 DROP TRIGGER forge_limits_changing ON forge_limits;
-DROP FUNCTION forge_lock_limits, forge_recall_offers;
--- +goose StatementBegin
-DO $do$
-BEGIN
-    EXECUTE format($function$
-CREATE OR REPLACE FUNCTION forge_forget_limit_locks() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = %I, pg_temp AS $body$
-BEGIN
-    UPDATE forge_claims SET limited_ids = NULL, limit_locks = NULL WHERE limit_locks IS NOT NULL;
-    RETURN NULL;
-END
-$body$;
-$function$, current_schema());
-END
-$do$;
--- +goose StatementEnd
+DROP FUNCTION forge_recall_before_change, forge_recall_offers;
 DROP TABLE forge_limit_version;

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/forge-scheduler/forge/internal/pgtest"
+	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
 // perTenant is a limit of the queue default.
@@ -44,20 +45,23 @@ func claimCounted(ctx context.Context, client *Client, o Offer) (ids []int64, er
 	return ids, err
 }
 
-// insertForTenants adds an available job of each tenant, with the ids from 1 on.
-func insertForTenants(t *testing.T, pool *pgxpool.Pool, tenants ...string) {
+// limitedPool returns a database with a limit by tenant, and a client. It has an available job of each
+// tenant, with the ids from 1 on.
+func limitedPool(t *testing.T, most int, tenants ...string) (*pgxpool.Pool, *Client) {
 	t.Helper()
+	pool := pgtest.Pool(t)
+	client := newTestClient(t, pool)
+	setLimits(t, pool, perTenant(most))
 	mustExec(t, pool, `INSERT INTO river_job (id, args, kind) SELECT n, jsonb_build_object('tenant', tenant), 'k' FROM unnest($1::text[]) WITH ORDINALITY AS t (tenant, n)`, tenants)
+	return pool, client
 }
 
 // The leader has counted the places of the offered jobs, so the claim takes all of them. The next
 // count includes them, under the limits of the queue and of the kind.
 func TestCountedClaimsTakePlaces(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.Pool(t)
-	client := newTestClient(t, pool)
+	pool, client := limitedPool(t, 2, "a", "b", "a", "a")
 	setLimits(t, pool, perTenant(2), Limit{Scope: ScopeQueue, Name: "default", Most: 9}, Limit{Scope: ScopeJob, Name: "k", Most: 9, Key: "args.tenant"})
-	insertForTenants(t, pool, "a", "b", "a", "a")
 	if ids, err := claimCounted(t.Context(), client, countedOffer(t, pool, 1, 2, 3)); err != nil || !slices.Equal(ids, numbers(1, 3)) {
 		t.Fatalf("claimed %v: %v", ids, err)
 	}
@@ -107,10 +111,7 @@ func TestOffersUnderOtherLimitsAreNotClaimed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pool := pgtest.Pool(t)
-			client := newTestClient(t, pool)
-			setLimits(t, pool, perTenant(2))
-			insertForTenants(t, pool, "a", "b")
+			pool, client := limitedPool(t, 2, "a", "b")
 			counted, limited := countedOffer(t, pool, 1), countedOffer(t, pool, 2)
 			want := numbers(1, 1)
 			if change != nil {
@@ -185,38 +186,11 @@ func TestCountedClaimLeavesChangedJobs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pool := pgtest.Pool(t)
-			client := newTestClient(t, pool)
-			setLimits(t, pool, perTenant(2))
-			insertForTenants(t, pool, "a", "b")
+			pool, client := limitedPool(t, 2, "a", "b")
 			offer := countedOffer(t, pool, 1, 2)
-			changing, err := pool.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = changing.Rollback(context.Background()) }()
-			if _, err := changing.Exec(t.Context(), test.change); err != nil {
-				t.Fatal(err)
-			}
-			var ids []int64
-			claimed := make(chan error, 1)
-			go func() {
-				claimed <- pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-					rows, err := tx.Query(t.Context(), claimCountedSQL, client.countedArgs(offer))
-					if err != nil {
-						return err
-					}
-					return readRows(rows, func(row *Row) error { ids = append(ids, row.ID); return nil })
-				})
-			}()
-			awaitLock(t, pool)
-			if err := changing.Commit(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if err := <-claimed; err != nil {
-				t.Fatal(err)
-			}
-			slices.Sort(ids)
+			ids := claimDuring(t, pool, test.change, func(ctx context.Context, tx pgx.Tx) ([]Row, error) {
+				return postgres.Collect(ctx, tx, scanRow, claimCountedSQL, client.countedArgs(offer))
+			})
 			if diff := cmp.Diff(test.want, ids); diff != "" {
 				t.Errorf("claimed (-want +got):\n%s", diff)
 			}
@@ -232,10 +206,7 @@ func TestCountedClaimLeavesChangedJobs(t *testing.T) {
 // Jobs that the claim counts itself are of the rows of which the leader has read the keys, too.
 func TestLimitedClaimLeavesChangedJobs(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.Pool(t)
-	client := newTestClient(t, pool)
-	setLimits(t, pool, perTenant(1))
-	insertForTenants(t, pool, "a", "b")
+	pool, client := limitedPool(t, 1, "a", "b")
 	offer := countedOffer(t, pool, 1, 2)
 	mustExec(t, pool, `UPDATE river_job SET args = '{"tenant": "c"}' WHERE id = 1`)
 	if claimed, err := claimLimited(t.Context(), client, offer); err != nil || len(claimed) != 1 || claimed[0].ID != 2 {
@@ -246,10 +217,7 @@ func TestLimitedClaimLeavesChangedJobs(t *testing.T) {
 // A job whose row another transaction has locked does not hold the others up.
 func TestCountedClaimLeavesLockedRows(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.Pool(t)
-	client := newTestClient(t, pool)
-	setLimits(t, pool, perTenant(2))
-	insertForTenants(t, pool, "a", "b")
+	pool, client := limitedPool(t, 2, "a", "b")
 	offer := countedOffer(t, pool, 1, 2)
 	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), `SELECT FROM river_job WHERE id = 1 FOR UPDATE`); err != nil {

@@ -70,16 +70,25 @@ func TestClaimLeavesJobsThatChangeMeanwhile(t *testing.T) {
 			if test.change != "" {
 				change = `UPDATE river_job SET ` + test.change + ` WHERE id = 1`
 			}
-			if diff := cmp.Diff(test.want, claimDuring(t, pool, client, offer, change)); diff != "" {
+			ids := claimDuring(t, pool, change, func(ctx context.Context, tx pgx.Tx) ([]Row, error) {
+				if _, err := tx.Exec(ctx, lockClaimKeysSQL, pgx.StrictNamedArgs{"ids": offer.IDs, "client": client.of.ClientID}); err != nil {
+					return nil, err
+				}
+				if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '30s'`); err != nil { // longer than a slow machine needs
+					return nil, err
+				}
+				return postgres.Collect(ctx, tx, scanRow, claimLimitedSQL, client.limitedArgs(offer))
+			})
+			if diff := cmp.Diff(test.want, ids); diff != "" {
 				t.Errorf("claimed (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// claimDuring claims jobs while a statement of another transaction, which commits as soon as the
-// claim waits for it, holds a row. It returns the ids of the claimed jobs.
-func claimDuring(t *testing.T, pool *pgxpool.Pool, client *Client, offer Offer, change string) (ids []int64) {
+// claimDuring claims jobs, in a transaction of its own, while a statement of another one, which commits
+// as soon as the claim waits for it, holds a row. It returns the sorted ids of the claimed jobs.
+func claimDuring(t *testing.T, pool *pgxpool.Pool, change string, claim func(ctx context.Context, tx pgx.Tx) ([]Row, error)) (ids []int64) {
 	t.Helper()
 	changing, err := pool.Begin(t.Context())
 	if err != nil {
@@ -92,14 +101,7 @@ func claimDuring(t *testing.T, pool *pgxpool.Pool, client *Client, offer Offer, 
 	claimed := make(chan error, 1)
 	go func() {
 		claimed <- pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-			_, err := tx.Exec(t.Context(), lockClaimKeysSQL, pgx.StrictNamedArgs{"ids": offer.IDs, "client": client.of.ClientID})
-			if err != nil {
-				return err
-			}
-			if _, err := tx.Exec(t.Context(), `SET LOCAL lock_timeout = '30s'`); err != nil { // longer than a slow machine needs
-				return err
-			}
-			rows, err := postgres.Collect(t.Context(), tx, scanRow, claimLimitedSQL, client.limitedArgs(offer))
+			rows, err := claim(t.Context(), tx)
 			for _, row := range rows {
 				ids = append(ids, row.ID)
 			}

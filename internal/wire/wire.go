@@ -81,7 +81,7 @@ type Offer struct {
 	// Jobs holds ids of available jobs by queue. An empty Offer requests a Credit.
 	Jobs map[string][]int64 `json:"j,omitempty"`
 	// Limited is whether a limit of the cluster applies to each of Jobs; the claim
-	// then enforces it, unless Locks is set.
+	// then enforces it.
 	Limited bool `json:"l,omitempty"`
 	// LimitVersion is the version of the limits under which the leader has counted the places of
 	// these limited jobs, and which the claim checks; 0 from a leader of an earlier version.
@@ -89,9 +89,9 @@ type Offer struct {
 	// Rows are the transactions that wrote the rows of these limited jobs, of which the leader has
 	// read the keys, in the order of Jobs. The claim leaves a job with another row.
 	Rows map[string][]int64 `json:"x,omitempty"`
-	// Locks are the numbers of the locks of the limits under which each job counts, in the order of
-	// Jobs. They are set if the leader has counted all of these limits, so the claim need not. A
-	// node of an earlier version counts nevertheless.
+	// Locks are the numbers of the locks of the limits under which each of these limited jobs counts,
+	// in the order of Jobs: none for a job that the claim has to count, because the leader has not
+	// counted all of its limits. A node of an earlier version counts each job.
 	Locks map[string][][]int64 `json:"k,omitempty"`
 }
 

@@ -53,8 +53,8 @@ func TestLimitPlacesAreCountedAsTaken(t *testing.T) {
 	if ids, s = l.placed(jobOf(7, "rare", "r"), jobOf(8, "k", "r")); !slices.Equal(ids, []int64{8}) || s.held {
 		t.Errorf("with a full queue it placed %v, scan %+v", ids, s)
 	}
-	free, limited, counted := l.limits.split(jobsByQueue{"q": {1, 3}, "r": {8}})
-	if diff := cmp.Diff([]jobsByQueue{{"r": {8}}, {"q": {1, 3}}, {}}, []jobsByQueue{free, limited, counted}); diff != "" {
+	free, limited := l.limits.split(jobsByQueue{"q": {1, 3}, "r": {8}})
+	if diff := cmp.Diff([]jobsByQueue{{"r": {8}}, {"q": {1, 3}}}, []jobsByQueue{free, limited}); diff != "" {
 		t.Errorf("split (-want +got):\n%s", diff)
 	}
 }
@@ -104,9 +104,12 @@ func TestPlacesOfLostOffersStayTaken(t *testing.T) {
 			if ids, _ := l.placed(of(1), of(2)); !slices.Equal(ids, []int64{1}) {
 				t.Fatalf("placed %v, want job 1", ids)
 			}
-			_, limited, counted := l.limits.split(jobsByQueue{"q": {1}})
-			if isCounted := len(counted) == 1 && len(limited) == 0; isCounted != (!test.earlier && !test.rate) {
-				t.Errorf("limited %v, counted %v", limited, counted)
+			var want []int64
+			if !test.earlier && !test.rate {
+				want = []int64{9}
+			}
+			if locks := l.limits.offered[1].locks; !slices.Equal(locks, want) {
+				t.Errorf("offered with the locks %v, want %v", locks, want)
 			}
 			if test.frees != nil {
 				test.frees(l.limits)

@@ -118,9 +118,8 @@ type offeredJob struct {
 	groups []group
 	// row is the transaction that wrote the row of which the keys were read; zero if unknown.
 	row int64
-	// counted reports that the claim need not count under the limits with these locks.
-	counted bool
-	locks   []int64
+	// locks are those of its limits if the claim need not count, otherwise nil.
+	locks []int64
 }
 
 // rateWindow is what has started of a rate as the database had it at the leader's time readAt.
@@ -257,7 +256,6 @@ func (l *limits) isLimited(j job) bool {
 // whose limits of running jobs have places, it returns the rate with the longest wait. ok is false
 // if all groups have a place.
 func (l *limits) full(j job, groups []group, now time.Time) (r refusal, ok bool) {
-	defer func() { l.refused = l.refused || ok }()
 	for _, g := range groups {
 		if g.class != jobstore.ClassRate {
 			if l.used(g) >= l.inForce[g.limitID].Most {
@@ -346,9 +344,9 @@ func (l *limits) reserve(j job, groups []group, now time.Time) {
 	l.release(j.id) // it may have been offered before
 	offered := offeredJob{at: now, units: j.units(), groups: groups}
 	if j.keys != nil {
-		offered.row, offered.counted = j.keys.row, l.counts(j, groups)
+		offered.row = j.keys.row
 	}
-	if offered.counted {
+	if l.counts(j, groups) {
 		offered.locks = j.keys.counted()
 	}
 	l.offered[j.id] = offered
@@ -425,22 +423,20 @@ func (j job) units() int {
 	return j.keys.units
 }
 
-// split separates jobs without a limit, limited jobs that the claim counts, and counted ones.
-func (l *limits) split(jobs jobsByQueue) (free, limited, counted jobsByQueue) {
+// split separates jobs without a limit from limited jobs.
+func (l *limits) split(jobs jobsByQueue) (free, limited jobsByQueue) {
 	if len(l.inForce) == 0 {
-		return jobs, nil, nil
+		return jobs, nil
 	}
-	free, limited, counted = jobsByQueue{}, jobsByQueue{}, jobsByQueue{}
+	free, limited = jobsByQueue{}, jobsByQueue{}
 	for queue, ids := range jobs {
 		for _, id := range ids {
 			into := free
-			if o, ok := l.offered[id]; ok && o.counted {
-				into = counted
-			} else if ok {
+			if _, ok := l.offered[id]; ok {
 				into = limited
 			}
 			into[queue] = append(into[queue], id)
 		}
 	}
-	return free, limited, counted
+	return free, limited
 }

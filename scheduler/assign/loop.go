@@ -265,8 +265,8 @@ func (l *loop) limitVersion(ctx context.Context) (version int64, err error) {
 	if err != nil || !limited {
 		return version, err
 	}
-	began := l.limits.version != 0
-	if l.recall.isDue(!began, l.limits.recallDue, l.lastStep) {
+	begins := l.limits.version == 0
+	if l.recall.isDue(begins, l.limits.recallDue, l.lastStep) {
 		recalled, err := store.RecallOffers(ctx, l.recall.timeout())
 		if err == nil {
 			l.recall.done(time.Now())
@@ -277,7 +277,7 @@ func (l *loop) limitVersion(ctx context.Context) (version int64, err error) {
 		l.logger.WarnContext(ctx, "limited jobs may wait: claims or a change of the limits hold a lock", "error", err)
 		l.recall.delayed(time.Now())
 	}
-	if !began {
+	if begins {
 		return 0, nil
 	}
 	return version, nil

@@ -36,37 +36,23 @@ func (t *nodeTable) addressOffers(assigned map[*member]jobsByQueue, l *limits, c
 			}
 			continue
 		}
-		free, limited, counted := l.split(jobs)
+		free, limited := l.split(jobs)
 		for _, part := range pack(free, nil) {
 			out = append(out, t.newOffer(m, part, false, now))
 		}
 		for _, part := range pack(limited, l.offered) {
-			out = append(out, l.limitedOffer(t.newOffer(m, part, true, now)))
-		}
-		for _, part := range pack(counted, l.offered) {
-			out = append(out, l.countedOffer(t.newOffer(m, part, true, now)))
+			out = append(out, l.forClaim(t.newOffer(m, part, true, now)))
 		}
 	}
 	return out
 }
 
-// limitedOffer adds to an offer under which limits the leader has counted, and which rows.
-func (l *limits) limitedOffer(o addressedOffer) addressedOffer {
-	o.offer.LimitVersion, o.offer.Rows = l.version, map[string][]int64{}
+// forClaim adds to an offer of limited jobs what their claim compares and notes.
+func (l *limits) forClaim(o addressedOffer) addressedOffer {
+	o.offer.LimitVersion, o.offer.Rows, o.offer.Locks = l.version, map[string][]int64{}, map[string][][]int64{}
 	for queue, ids := range o.offer.Jobs {
 		for _, id := range ids {
 			o.offer.Rows[queue] = append(o.offer.Rows[queue], l.offered[id].row)
-		}
-	}
-	return o
-}
-
-// countedOffer also adds the locks of the limits of counted jobs.
-func (l *limits) countedOffer(o addressedOffer) addressedOffer {
-	o = l.limitedOffer(o)
-	o.offer.Locks = map[string][][]int64{}
-	for queue, ids := range o.offer.Jobs {
-		for _, id := range ids {
 			o.offer.Locks[queue] = append(o.offer.Locks[queue], l.offered[id].locks)
 		}
 	}
@@ -122,7 +108,7 @@ func jobSize(id int64, limited offeredJob) int {
 	if limited.groups == nil {
 		return size
 	}
-	size += len(strconv.FormatInt(limited.row, 10)) + 1 + len("[],")
+	size += len(strconv.FormatInt(limited.row, 10)) + 1 + len("null,")
 	for _, lock := range limited.locks {
 		size += len(strconv.FormatInt(lock, 10)) + 1
 	}

@@ -295,7 +295,7 @@ func TestPackRespectsPayloadLimit(t *testing.T) {
 	counted.version = 1 << 62
 	for _, ids := range jobs {
 		for _, id := range ids {
-			counted.offered[id] = offeredJob{groups: []group{}, row: 1 << 32, counted: id%4 > 0, locks: slices.Repeat([]int64{-1 << 63}, int(id%4))}
+			counted.offered[id] = offeredJob{groups: []group{}, row: 1 << 32, locks: slices.Repeat([]int64{-1 << 63}, int(id%4))}
 		}
 	}
 	for _, limits := range []*limits{newLimits(), counted} {
@@ -307,7 +307,7 @@ func TestPackRespectsPayloadLimit(t *testing.T) {
 			ids := 0
 			for queue, list := range addressed.offer.Jobs {
 				ids += len(list)
-				if o := addressed.offer; o.Limited && len(o.Rows[queue]) != len(list) || o.Locks != nil && len(o.Locks[queue]) != len(list) {
+				if o := addressed.offer; o.Limited && (len(o.Rows[queue]) != len(list) || len(o.Locks[queue]) != len(list)) {
 					t.Errorf("%d jobs with %d rows and %d locks", len(list), len(o.Rows[queue]), len(o.Locks[queue]))
 				}
 			}

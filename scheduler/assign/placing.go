@@ -81,6 +81,7 @@ func (l *loop) placeOne(s *scanPage, j job, assigned map[*member]jobsByQueue) bo
 // refuse counts a job that a group has no place for. It returns false if no job of its queue has one.
 // A job of several units holds back those behind it if only its rates refuse it.
 func (l *loop) refuse(s *scanPage, j job, groups []group, r refusal) bool {
+	l.limits.refused = true
 	switch {
 	case j.units() == 1:
 	case r.class != jobstore.ClassRate || !r.ever:
@@ -116,6 +117,7 @@ func (l *loop) skip(s *scanPage, j job, held group) {
 	s.unplaced++
 	switch {
 	case held != group{}:
+		l.limits.refused = true
 		held.client = ""
 		l.limits.waits.note(held, l.lastStep.Add(j.dueIn))
 		s.limited, s.fullGroup = true, held

@@ -51,14 +51,16 @@ func TestLostCountedOffersAreRecalled(t *testing.T) {
 	before := c.limitVersion(t)
 	c.insertTenant(t, 2, "k", "acme")
 	c.leadWithShortTimeout(t, c.makeLeader(t, 1))
-	c.waitFor(t, "the job whose offer was lost", func() bool { return c.count(t, "state = 'running'") == 1 })
+	c.waitFor(t, "a job after the one whose offer was lost", func() bool { return c.count(t, "state = 'running'") == 1 })
 	offers := n.limitedOffers()
 	first, last := offers[0], offers[len(offers)-1]
-	if first.LimitVersion <= before || last.LimitVersion <= first.LimitVersion || first.Locks == nil || last.Locks == nil {
+	if first.LimitVersion <= before || last.LimitVersion <= first.LimitVersion || len(first.Locks["default"][0]) != 1 || len(last.Locks["default"][0]) != 1 {
 		t.Errorf("before version %d; the first offer is %+v, the last %+v", before, first, last)
 	}
-	if ids := n.jobsOffered(); slices.Max(ids) != 1 {
-		t.Errorf("offered %v with one place", ids)
+	for _, offer := range offers {
+		if ids := offer.Jobs["default"]; len(ids) != 1 || offer.LimitVersion == first.LimitVersion && !slices.Equal(ids, first.Jobs["default"]) {
+			t.Errorf("offered %v with one place, after %v in the same version", ids, first.Jobs["default"])
+		}
 	}
 }
 
@@ -116,8 +118,10 @@ func TestEarlierNodesGetUncountedOffers(t *testing.T) {
 	c.lead(t, c.makeLeader(t, 1), assign.LeastLoaded)
 	c.waitFor(t, "the job", func() bool { return n.claimed() == 1 })
 	for _, offer := range n.limitedOffers() {
-		if offer.Locks != nil {
-			t.Errorf("offered %+v", offer)
+		for _, locks := range offer.Locks["default"] {
+			if len(locks) > 0 {
+				t.Errorf("offered %+v", offer)
+			}
 		}
 	}
 }

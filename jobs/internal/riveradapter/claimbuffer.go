@@ -23,12 +23,9 @@ type bufferedOffer struct {
 	id      int64
 	at      time.Time
 	limited bool
-	// limitVersion is the version of the limits under which a limited job was offered.
-	limitVersion int64
-	// row and locks describe a limited job as in wire.Offer. counted reports that there are locks.
-	row     int64
-	locks   []int64
-	counted bool
+	// row and locks describe a limited job as in wire.Offer.
+	row   int64
+	locks []int64
 }
 
 // claimBatch contains the offers of one claim in three groups: jobs without a cluster limit, jobs
@@ -75,7 +72,7 @@ type claimBuffer struct {
 	reserve      map[string]int // slots that only jobs of the queue may use
 	lastActivity time.Time      // time of the last arrival or end of a job or offer
 	term         int64
-	limitVersion int64 // the newest of the offers
+	limitVersion int64 // of the offers of limited jobs
 	seen         int64
 	offers       map[string][]bufferedOffer
 	uncertain    map[string][]uncertainClaim
@@ -149,12 +146,12 @@ func (b *claimBuffer) add(offer wire.Offer, now time.Time) (dropped int) {
 }
 
 func newBufferedOffer(offer wire.Offer, queue string, i int, now time.Time) bufferedOffer {
-	job := bufferedOffer{id: offer.Jobs[queue][i], at: now, limited: offer.Limited, limitVersion: offer.LimitVersion}
+	job := bufferedOffer{id: offer.Jobs[queue][i], at: now, limited: offer.Limited}
 	if i < len(offer.Rows[queue]) {
 		job.row = offer.Rows[queue][i]
 	}
 	if i < len(offer.Locks[queue]) {
-		job.counted, job.locks = true, offer.Locks[queue][i]
+		job.locks = offer.Locks[queue][i]
 	}
 	return job
 }
@@ -181,7 +178,7 @@ func (b *claimBuffer) newTerm(term int64) (dropped int) {
 	return dropped
 }
 
-// newLimitVersion drops the offers under earlier versions of the limits than that of an offer,
+// newLimitVersion drops the offers under another version of the limits if that of an offer is newer,
 // because their claims would be rejected.
 func (b *claimBuffer) newLimitVersion(version int64) (dropped int) {
 	if version <= b.limitVersion {
@@ -189,7 +186,7 @@ func (b *claimBuffer) newLimitVersion(version int64) (dropped int) {
 	}
 	before := count(b.offers)
 	for queue, offers := range b.offers {
-		b.offers[queue] = slices.DeleteFunc(offers, func(j bufferedOffer) bool { return j.limited && j.limitVersion < version })
+		b.offers[queue] = slices.DeleteFunc(offers, func(j bufferedOffer) bool { return j.limited })
 	}
 	b.limitVersion = version
 	return before - count(b.offers)
@@ -218,7 +215,7 @@ func (b *claimBuffer) take(queue string, limit int) claimBatch {
 		b.own[job.id] = ownJob{}
 		b.active[queue]++
 		switch {
-		case job.counted:
+		case len(job.locks) > 0:
 			batch.counted = append(batch.counted, job)
 		case job.limited:
 			batch.limited = append(batch.limited, job)

@@ -129,9 +129,9 @@ func TestClaimBufferDropsOffersOfOlderLimits(t *testing.T) {
 		}
 	}
 	batch := b.take("a", 9)
-	want := claimBatch{free: []int64{3}, limited: []bufferedOffer{{id: 4, at: noon, limited: true, limitVersion: 7, row: 40}}, term: 1, limitVersion: 7, counted: []bufferedOffer{
-		{id: 1, at: noon, limited: true, limitVersion: 7, counted: true, row: 10, locks: []int64{100}},
-		{id: 2, at: noon, limited: true, limitVersion: 7, counted: true, row: 20, locks: []int64{200, 201}},
+	want := claimBatch{free: []int64{3}, limited: []bufferedOffer{{id: 4, at: noon, limited: true, row: 40}}, term: 1, limitVersion: 7, counted: []bufferedOffer{
+		{id: 1, at: noon, limited: true, row: 10, locks: []int64{100}},
+		{id: 2, at: noon, limited: true, row: 20, locks: []int64{200, 201}},
 	}}
 	if diff := cmp.Diff(want, batch, cmp.AllowUnexported(claimBatch{}, bufferedOffer{})); diff != "" {
 		t.Errorf("the batch (-want +got):\n%s", diff)
