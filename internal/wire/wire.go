@@ -49,6 +49,7 @@ const (
 
 // Inserted is the payload of RiverInsertChannel. River sends only the queue.
 type Inserted struct {
+	// Queue is empty if the jobs may be in any queue.
 	Queue string `json:"queue"`
 	// From is set if the job was due so long ago that the leader may have read past it.
 	From time.Time `json:"from,omitzero"`

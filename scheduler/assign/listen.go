@@ -96,12 +96,16 @@ func (l *loop) handleNotification(note *pgconn.Notification) bool {
 }
 
 // works reports whether a member works the queue of an insert notification, or whether
-// that is unknown. It lowers the marks of the queue if the notification names an earlier time. The
-// epoch says that any job of the queue may have become free, so it also ends the pass of a fair queue.
+// that is unknown. If the notification names an earlier time, it lowers the marks of the queue, or of
+// all queues if it names none. The epoch says that any job of the queue may have become free, so it
+// also ends the pass of a fair queue.
 func (l *loop) works(payload string) bool {
 	var inserted wire.Inserted
 	err := json.Unmarshal([]byte(payload), &inserted)
-	if q := l.queueScans[inserted.Queue]; q != nil && !inserted.From.IsZero() {
+	for queue, q := range l.queueScans {
+		if inserted.From.IsZero() || inserted.Queue != "" && inserted.Queue != queue {
+			continue
+		}
 		q.marks.lowerAll(inserted.From)
 		if q.fair != nil && inserted.From.Unix() <= 0 {
 			q.fair.endPass()

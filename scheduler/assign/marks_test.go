@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -340,5 +341,52 @@ func TestCheckLowersMarksToJobsCommittedLate(t *testing.T) {
 	}
 	if jobs := s.scan(100); len(jobs) != 1 || jobs[0].id != 7 {
 		t.Errorf("after the check a scan found %v", jobs)
+	}
+}
+
+// A program that inserts jobs at the end of a long transaction has them found at once, also if it
+// notifies nobody. A short transaction has nothing to say.
+func TestLongInsertLowersMarks(t *testing.T) {
+	t.Parallel()
+	s := newScanned(t)
+	listening, err := s.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listening.Release()
+	if _, err := listening.Exec(t.Context(), `LISTEN "public.river_insert"`); err != nil {
+		t.Fatal(err)
+	}
+	s.exec(`INSERT INTO river_job (id, args, kind, queue) VALUES (1, '{}', 'k', 'short')`)
+	err = pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), `SELECT pg_sleep(0.25)`); err != nil {
+			return err
+		}
+		for range 3 {
+			if jobs := s.scan(100); len(jobs) != 0 {
+				return fmt.Errorf("scanned %d jobs", len(jobs))
+			}
+		}
+		_, err := tx.Exec(t.Context(), `INSERT INTO river_job (id, args, kind, priority) VALUES (7, '{}', 'k', 3)`)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if jobs := s.scan(100); len(jobs) != 0 {
+		t.Fatalf("a scan from the marks found %d jobs: the marks have not passed the job", len(jobs))
+	}
+	soon, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	note, err := listening.Conn().WaitForNotification(soon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &loop{schema: "public", queueScans: map[string]*queueScan{"default": s.queue}}
+	if !l.handleNotification(note) {
+		t.Errorf("%s triggers no step", note.Payload)
+	}
+	if jobs := s.scan(100); len(jobs) != 1 || jobs[0].id != 7 {
+		t.Errorf("after %s, a scan found %v", note.Payload, jobs)
 	}
 }
