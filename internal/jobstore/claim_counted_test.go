@@ -189,7 +189,7 @@ func TestCountedClaimLeavesChangedJobs(t *testing.T) {
 			pool, client := limitedPool(t, 2, "a", "b")
 			offer := countedOffer(t, pool, 1, 2)
 			ids := claimDuring(t, pool, test.change, func(ctx context.Context, tx pgx.Tx) ([]Row, error) {
-				return postgres.Collect(ctx, tx, scanRow, claimCountedSQL, client.countedArgs(offer))
+				return postgres.Collect(ctx, tx, scanRow, claimCountedSQL, client.limitedArgs(offer))
 			})
 			if diff := cmp.Diff(test.want, ids); diff != "" {
 				t.Errorf("claimed (-want +got):\n%s", diff)
@@ -231,5 +231,25 @@ func TestCountedClaimLeavesLockedRows(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A claim notes all jobs of its offer. Those that it did not get do not count, and count once after
+// the next claim of the same client.
+func TestNotesOfUnclaimedJobsDoNotCount(t *testing.T) {
+	t.Parallel()
+	pool, client := limitedPool(t, 3, "a", "a")
+	offer := countedOffer(t, pool, 1, 2)
+	lock := offer.Locks[0][0]
+	mustExec(t, pool, `UPDATE river_job SET priority = 2 WHERE id = 2`)
+	for _, o := range []Offer{offer, countedOffer(t, pool, 2)} {
+		ids, err := claimCounted(t.Context(), client, o)
+		want := int(o.IDs[0]) // one job with each offer
+		if err != nil || !slices.Equal(ids, o.IDs[:1]) {
+			t.Errorf("claimed %v of %v: %v", ids, o.IDs, err)
+		}
+		if running, err := New(pool).RunningUnder(t.Context(), []int64{lock}); err != nil || running[lock] != want {
+			t.Errorf("%d running jobs, want %d: %v", running[lock], want, err)
+		}
 	}
 }

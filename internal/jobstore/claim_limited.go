@@ -73,9 +73,9 @@ FROM (
     OFFSET 0) AS keys`
 
 // underLimitsSQL are CTEs that count the running jobs for each lock of the CTE wanted. The limits
-// of most jobs were noted with their claims. Only the others are looked up. A note counts only if
-// its client runs the job: the notes of an earlier attempt on another node stay while other jobs of
-// its claim run. IS TRUE keeps the planner from turning the comparisons into joins: it expects few
+// of most jobs were noted before their claims. Only the others are looked up. A note counts only if
+// its client runs the job: a claim may not have got all its jobs, and the notes of an earlier attempt
+// on another node stay while other jobs of its claim run. IS TRUE keeps the planner from turning the comparisons into joins: it expects few
 // rows, and would compare each with each.
 var underLimitsSQL = `
 noted AS MATERIALIZED (

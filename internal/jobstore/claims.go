@@ -24,12 +24,13 @@ const (
 	// one, and compile the statement, which takes longer than to execute it.
 	isAvailable = `state <> 'running' AND ` + isOpen
 
-	// noteOfferedSQL notes the offered jobs without a limit before their claim, in its
-	// transaction. Those that the claim does not get do no harm, because queries also check the
+	// noteOfferedSQL notes the offered jobs before their claim, in its transaction, with the locks of
+	// their limits. Those that the claim does not get do no harm, because queries also check the
 	// client of a running job. The claim sets forge.claims for its transaction, which keeps the
 	// trigger from noting its jobs again.
 	noteOfferedSQL = `
-INSERT INTO forge_claims (client_id, ids, limited_ids, limit_locks) VALUES (@client::text, @ids::bigint[], '{}', '{}')
+INSERT INTO forge_claims (client_id, ids, limited_ids, limit_locks)
+VALUES (@client::text, @ids::bigint[], @limited_ids::bigint[], @limit_locks::bigint[])
 RETURNING ` + rowLockTimeoutSQL
 
 	// rowLockTimeoutSQL bounds the wait of the following claim for a row that another transaction

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -112,30 +111,44 @@ func IsUnstorable(err error) bool {
 // the call. If ClaimOffers returns an error, it is unknown whether anything was claimed, except
 // if IsLocked: then nothing was, and ClaimUnlocked claims the other jobs.
 func (c *Client) ClaimOffers(ctx context.Context, offers []Offer, claimed func(offer int, row *Row) error) error {
-	return c.claimOffers(ctx, claimSQL, offers, claimed)
+	return c.claimOffers(ctx, claimSQL, c.claimArgs, offers, claimed)
 }
 
 // ClaimUnlocked is like ClaimOffers, but leaves the jobs whose rows another transaction has
 // locked. It takes longer.
 func (c *Client) ClaimUnlocked(ctx context.Context, offers []Offer, claimed func(offer int, row *Row) error) error {
-	return c.claimOffers(ctx, claimUnlockedSQL, offers, claimed)
+	return c.claimOffers(ctx, claimUnlockedSQL, c.claimArgs, offers, claimed)
 }
 
-func (c *Client) claimOffers(ctx context.Context, sql string, offers []Offer, claimed func(offer int, row *Row) error) error {
+// claimOffers sends a claim, whose arguments the function args returns, of each offer.
+func (c *Client) claimOffers(
+	ctx context.Context, sql string, args func(Offer) pgx.StrictNamedArgs, offers []Offer, claimed func(offer int, row *Row) error,
+) error {
 	batch := &pgx.Batch{}
 	batch.Queue(shareLimitsSQL)
 	notes := 1
 	for _, offer := range offers {
-		for part := range slices.Chunk(offer.IDs, notedTogether) {
-			batch.Queue(noteOfferedSQL, pgx.StrictNamedArgs{"client": c.of.ClientID, "ids": ids(part)})
+		for from := 0; from < len(offer.IDs); from += notedTogether {
+			batch.Queue(noteOfferedSQL, c.noteArgs(offer, from, min(from+notedTogether, len(offer.IDs))))
 			notes++
 		}
 	}
 	for _, offer := range offers {
-		batch.Queue(sql, c.claimArgs(offer))
+		batch.Queue(sql, args(offer))
 	}
 	sent := c.pool.SendBatch(ctx, batch)
 	return cmp.Or(readClaims(sent, notes, len(offers), claimed), sent.Close())
+}
+
+// noteArgs returns the arguments of noteOfferedSQL for the jobs of an offer between two indexes.
+func (c *Client) noteArgs(o Offer, from, to int) pgx.StrictNamedArgs {
+	limited, locks := ids{}, ids{}
+	for i := from; i < to && i < len(o.Locks); i++ {
+		for _, lock := range o.Locks[i] {
+			limited, locks = append(limited, o.IDs[i]), append(locks, lock)
+		}
+	}
+	return pgx.StrictNamedArgs{"client": c.of.ClientID, "ids": ids(o.IDs[from:to]), "limited_ids": limited, "limit_locks": locks}
 }
 
 func readClaims(sent pgx.BatchResults, notes, offers int, claimed func(offer int, row *Row) error) error {

@@ -76,6 +76,9 @@ func (k *jobKeys) counted() (locks []int64) {
 // limited jobs, it only avoids offers that could not be claimed.
 type limits struct {
 	inForce map[limitID]jobstore.Limit
+	// ofQueue and ofKind have a bit for each limit in force of a queue or of a kind, in the order of
+	// limitsOf.
+	ofQueue, ofKind map[string]uint8
 	// version is that of inForce, which the offers name; zero until the offers of earlier loops
 	// were recalled.
 	version int64
@@ -171,6 +174,7 @@ func (l *limits) set(inForce []jobstore.Limit, version int64, members []*member)
 	l.version, l.outdated, l.recallDue = version, false, false
 	before := l.inForce
 	l.inForce, l.countedAt = make(map[limitID]jobstore.Limit, len(inForce)), time.Time{}
+	l.ofQueue, l.ofKind = map[string]uint8{}, map[string]uint8{}
 	l.clients = nil
 	if slices.ContainsFunc(inForce, func(limit jobstore.Limit) bool { return limit.PerNode }) {
 		for _, m := range members {
@@ -181,9 +185,22 @@ func (l *limits) set(inForce []jobstore.Limit, version int64, members []*member)
 		if limit.Scope == jobstore.ScopeWeight {
 			continue
 		}
-		l.inForce[limitID{limit.Scope, limit.Name, limit.Class()}] = limit
+		l.add(limit)
 	}
 	l.keepHolds(before)
+}
+
+// add puts a limit in force.
+func (l *limits) add(limit jobstore.Limit) {
+	id := limitID{limit.Scope, limit.Name, limit.Class()}
+	l.inForce[id] = limit
+	for i, of := range limitsOf(job{queue: limit.Name, kind: limit.Name}) {
+		if of == id && of.scope == jobstore.ScopeQueue {
+			l.ofQueue[limit.Name] |= 1 << i
+		} else if of == id {
+			l.ofKind[limit.Name] |= 1 << i
+		}
+	}
 }
 
 // setCounting sets whether the leader counts for all claims. Offers of before must be recalled then.
@@ -214,12 +231,13 @@ func (l *limits) groupsOf(j job) []group { return l.groupsOn(j, "") }
 // groupsOn returns the groups of a job that have a limit on the node with the name, or in the
 // whole cluster if the name is empty.
 func (l *limits) groupsOn(j job, client string) []group {
-	if len(l.inForce) == 0 {
+	applying := l.applying(j)
+	if applying == 0 {
 		return nil
 	}
 	var groups []group
 	for i, id := range limitsOf(j) {
-		if _, ok := l.inForce[id]; !ok || (id.class == jobstore.ClassNode) != (client != "") {
+		if applying>>i&1 == 0 || (id.class == jobstore.ClassNode) != (client != "") {
 			continue
 		}
 		g := group{limitID: id, client: client}
@@ -233,24 +251,14 @@ func (l *limits) groupsOn(j job, client string) []group {
 
 // anyLimited reports whether a limit applies to any of the jobs.
 func (l *limits) anyLimited(jobs []job) bool {
-	if len(l.inForce) == 0 {
-		return false
-	}
 	return slices.ContainsFunc(jobs, l.isLimited)
 }
 
 // isLimited reports whether a limit applies to the job.
-func (l *limits) isLimited(j job) bool {
-	if len(l.inForce) == 0 {
-		return false
-	}
-	for _, id := range limitsOf(j) {
-		if _, ok := l.inForce[id]; ok {
-			return true
-		}
-	}
-	return false
-}
+func (l *limits) isLimited(j job) bool { return l.applying(j) != 0 }
+
+// applying has a bit for each limit that applies to the job, in the order of limitsOf.
+func (l *limits) applying(j job) uint8 { return l.ofQueue[j.queue] | l.ofKind[j.kind] }
 
 // full returns the first group without a place for the job at a time. For a job of several units
 // whose limits of running jobs have places, it returns the rate with the longest wait. ok is false
