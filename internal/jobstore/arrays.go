@@ -69,9 +69,10 @@ func (v *instant) TimestamptzValue() (pgtype.Timestamptz, error) {
 	return pgtype.Timestamptz{Time: time.Time(*v), Valid: true}, nil
 }
 
+// dimension returns the dimensions of an array. Those of an empty one are not nil, which is NULL.
 func dimension(length int) []pgtype.ArrayDimension {
 	if length == 0 {
-		return nil
+		return []pgtype.ArrayDimension{}
 	}
 	return []pgtype.ArrayDimension{{Length: int32(length), LowerBound: 1}}
 }

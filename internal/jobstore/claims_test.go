@@ -148,6 +148,23 @@ func TestRunningJobsAreNoted(t *testing.T) {
 	demand("the end", []int64{}, "")
 }
 
+// The note of a claim says that its jobs have no limit. Otherwise each count would look for their limits.
+func TestNotesOfUnlimitedJobsSayIt(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t)
+	client := newTestClient(t, pool)
+	mustExec(t, pool, `INSERT INTO river_job (id, args, kind) VALUES (1, '{}', 'k')`)
+	claimed, err := claimUnlimited(t.Context(), client, Offer{Queue: "default", IDs: numbers(1, 1), Term: 1, MaxAttemptedBy: 100})
+	if err != nil || len(claimed) != 1 {
+		t.Fatalf("claimed %v: %v", claimed, err)
+	}
+	var notes, unknown int
+	err = pool.QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE limit_locks IS NULL) FROM forge_claims`).Scan(&notes, &unknown)
+	if err != nil || notes != 1 || unknown != 0 {
+		t.Errorf("%d notes, %d with unknown limits: %v", notes, unknown, err)
+	}
+}
+
 // Claims are forgotten even if a synchronous replica is gone.
 func TestForgettingClaimsWaitsForNoReplica(t *testing.T) {
 	t.Parallel()
