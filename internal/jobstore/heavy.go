@@ -3,34 +3,32 @@ package jobstore
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
-// heavySQL reads the first due jobs of each of at most backlogQueues queues.
-var heavySQL = strings.NewReplacer("@limit", strconv.Itoa(CountLimit), "@queues", strconv.Itoa(backlogQueues)).Replace(`
-WITH limits AS MATERIALIZED (` + limitsInForceSQL + `
+// heavySQL reads the first due jobs of the queues.
+var heavySQL = `
+WITH RECURSIVE ` + waitQueuesSQL + `, limits AS MATERIALIZED (` + limitsInForceSQL + `
 )
 SELECT j.id, j.kind, j.queue, j.priority, ` + boundTime + `j.scheduled_at` + inYears + `, coalesce(j.metadata ->> 'forge:capability', ''), j.metadata -> 'forge:tags'
 FROM limits AS l
-CROSS JOIN LATERAL (
-    SELECT l.name WHERE l.base = 'queue' UNION ALL (SELECT name FROM river_queue WHERE l.base = 'job' ORDER BY name LIMIT @queues)) AS q
+CROSS JOIN wait_queues AS q
 CROSS JOIN LATERAL (
     SELECT * FROM river_job
     WHERE ` + isAvailable + ` AND queue = q.name AND scheduled_at <= now()
-    ORDER BY priority, scheduled_at, id LIMIT @limit) AS j
+    ORDER BY priority, scheduled_at, id LIMIT q.most) AS j
 LEFT JOIN limits AS kind ON kind.base = 'weight' AND kind.name = j.kind
 WHERE l.base = $1 AND l.name = $2 AND l.class = 'rate' AND (l.base = 'queue' OR j.kind = l.name)
   AND forge_job_weight(j.metadata, kind.most) > 1 AND ` + keySQL + ` = $3
   AND NOT EXISTS (SELECT FROM river_queue AS paused WHERE paused.name = j.queue AND paused.paused_at IS NOT NULL)
 ORDER BY j.priority, j.scheduled_at, j.id
-LIMIT $4`)
+LIMIT $4`
 
-// HeavyJobs returns the first waiting jobs of several units of a rate and value of its key.
+// HeavyJobs returns the first waiting jobs of several units of a rate and value of its key, of the
+// jobs that a Backlog counts.
 func (s *Store) HeavyJobs(ctx context.Context, of Places, limit int) ([]AvailableJob, error) {
 	jobs, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (j AvailableJob, err error) {
 		err = row.Scan(&j.ID, &j.Kind, &j.Queue, &j.Priority, &j.ScheduledAt, &j.Capability, &j.Tags)

@@ -88,9 +88,9 @@ type Usage struct {
 	// Started is the number of units that started in the current window of a rate without a key;
 	// nil for other limits.
 	Started *int64 `json:"started,omitempty"`
-	// Running is the number of places taken, Available the number of available jobs
-	// under the limit, among the first CountLimit of each queue. With a key, they count
-	// the jobs of all keys.
+	// Running is the number of places taken, Available the number of available jobs under the
+	// limit, among the first CountLimit of the queue, or for a kind of all queues together. With a
+	// key, they count the jobs of all keys.
 	Running   int64 `json:"running"`
 	Available int64 `json:"available"`
 	// MoreAvailable is whether there may be more available jobs.
@@ -149,20 +149,23 @@ const limitsSQL = `
 SELECT base, name, most, key_source, key_path, coalesce(per, '0'), coalesce(burst, 0), class = 'node'
 FROM (` + limitsInForceSQL + `) AS l ORDER BY scope, name`
 
-// usageSQL reads the jobs of queues with a limit, and of all queues if a kind has one. Only their
-// rows have the kind.
+// usageSQL counts the jobs of queues, and if a kind has a limit, the kinds of the first available
+// ones: CountLimit together, as many of each queue.
 var usageSQL = openCountsSQL + strings.ReplaceAll(`, limits AS MATERIALIZED (`+limitsInForceSQL+` AND l.scope <> 'weight'
 ), active AS MATERIALIZED (
-    SELECT q.queue, j.kind, 0 AS running, count(*) AS available, q.more
-    FROM counts AS q, LATERAL (
+    SELECT 'queue' AS base, queue AS name, CASE state WHEN 'running' THEN jobs ELSE 0 END AS running, CASE state WHEN 'available' THEN jobs ELSE 0 END AS available, more
+    FROM counts
+    WHERE state IN ('running', 'available')
+    UNION ALL
+    SELECT 'job', kind, count(*), 0, false FROM river_job WHERE `+isRunning+` GROUP BY kind
+    UNION ALL
+    SELECT 'job', j.kind, 0, count(*), bool_or(q.more OR q.jobs > q.most)
+    FROM (SELECT queue, jobs, more, @limit / count(*) OVER () AS most FROM counts WHERE state = 'available') AS q, LATERAL (
         SELECT kind FROM river_job
         WHERE `+isAvailable+` AND queue = q.queue
-        ORDER BY priority, scheduled_at, id LIMIT @limit) AS j
-    WHERE q.state = 'available' AND EXISTS (
-        SELECT FROM limits AS l WHERE l.base = 'job' OR l.name = q.queue)
-    GROUP BY q.queue, j.kind, q.more
-    UNION ALL
-    SELECT queue, kind, count(*), 0, false FROM river_job WHERE `+isRunning+` GROUP BY queue, kind
+        ORDER BY priority, scheduled_at, id LIMIT q.most) AS j
+    WHERE EXISTS (SELECT FROM limits WHERE base = 'job')
+    GROUP BY j.kind
 )
 SELECT l.base, l.name, l.most, l.key_source, l.key_path, coalesce(sum(a.running), 0)::bigint, coalesce(sum(a.available), 0)::bigint,
        coalesce(bool_or(a.more), false), coalesce(l.per, '0'), coalesce(l.burst, 0),
@@ -170,7 +173,7 @@ SELECT l.base, l.name, l.most, l.key_source, l.key_path, coalesce(sum(a.running)
            SELECT forge_rate_used(w.starts, w.units, l.per, clock_timestamp()) FROM forge_rate_windows AS w
            WHERE w.scope = l.scope AND w.name = l.name AND w.key = ''), 0) END, l.class = 'node'
 FROM limits AS l
-LEFT JOIN active AS a ON l.name = CASE l.base WHEN 'queue' THEN a.queue ELSE a.kind END
+LEFT JOIN active AS a ON a.base = l.base AND a.name = l.name
 GROUP BY l.base, l.scope, l.name, l.class, l.most, l.key_source, l.key_path, l.per, l.burst
 ORDER BY l.base DESC, l.name, l.scope`, "@limit", strconv.Itoa(CountLimit))
 
