@@ -86,7 +86,8 @@ type LimitEffect struct {
 	// kind count, or all active nodes if none does.
 	PerNode bool `json:"per_node,omitempty"`
 	// Jobs is the number of waiting jobs that would have no place, among the first 10,000 of the
-	// queue, or for a kind of all queues together, and Values how many values of the key they have.
+	// queue, or for a kind of at most 100 queues together. Values is how many values of the key they
+	// have.
 	Jobs   int64 `json:"jobs"`
 	Values int64 `json:"values,omitempty"`
 }

@@ -69,7 +69,7 @@ func (v *instant) TimestamptzValue() (pgtype.Timestamptz, error) {
 	return pgtype.Timestamptz{Time: time.Time(*v), Valid: true}, nil
 }
 
-// dimension returns the dimensions of an array. Those of an empty one are not nil, which is NULL.
+// dimension returns the dimensions of an array. An empty array has none; nil would be NULL.
 func dimension(length int) []pgtype.ArrayDimension {
 	if length == 0 {
 		return []pgtype.ArrayDimension{}

@@ -13,8 +13,8 @@ import (
 // one, the leader that has made the offer still counts its place, and whoever changes the version
 // next sees what was claimed.
 
-// MaxCountedClaim is the maximum number of jobs of an Offer of ClaimCounted, which searches the rows
-// of all for each.
+// MaxCountedClaim is the maximum number of jobs of an Offer of ClaimCounted. The claim searches Rows
+// for each of them.
 const MaxCountedClaim = 200
 
 // asCountedSQL is true for the rows of which the leader has read the keys, if the version of the

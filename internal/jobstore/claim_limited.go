@@ -20,7 +20,7 @@ const (
 	// A claim that waits for a lock ends on the server before claimTimeout ends it here.
 	// It must not be executed after its ids were looked up. Each connection would plan the
 	// statements six times, which takes as long as to execute them.
-	claimSettingsSQL = `SELECT set_config('lock_timeout', '2s', true), set_config('plan_cache_mode', 'force_generic_plan', true)`
+	claimSettingsSQL = `SELECT set_config('lock_timeout', '2s', true), ` + planOnceSQL
 )
 
 // MaxLimitedClaim is the maximum number of jobs of one ClaimLimited. It bounds the locks of
@@ -75,8 +75,8 @@ FROM (
 // underLimitsSQL are CTEs that count the running jobs for each lock of the CTE wanted. The limits
 // of most jobs were noted before their claims. Only the others are looked up. A note counts only if
 // its client runs the job: a claim may not have got all its jobs, and the notes of an earlier attempt
-// on another node stay while other jobs of its claim run. IS TRUE keeps the planner from turning the comparisons into joins: it expects few
-// rows, and would compare each with each.
+// on another node stay while other jobs of its claim run. IS TRUE keeps the planner from turning the
+// comparisons into joins: it expects few rows, and would compare each with each.
 var underLimitsSQL = `
 noted AS MATERIALIZED (
     SELECT n.id, n.lock, n.client

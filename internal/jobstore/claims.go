@@ -27,11 +27,11 @@ const (
 	// noteOfferedSQL notes the offered jobs before their claim, in its transaction, with the locks of
 	// their limits. Those that the claim does not get do no harm, because queries also check the
 	// client of a running job. The claim sets forge.claims for its transaction, which keeps the
-	// trigger from noting its jobs again. Each claim of few jobs would be planned anew.
+	// trigger from noting its jobs again.
 	noteOfferedSQL = `
 INSERT INTO forge_claims (client_id, ids, limited_ids, limit_locks)
 VALUES (@client::text, @ids::bigint[], @limited_ids::bigint[], @limit_locks::bigint[])
-RETURNING ` + rowLockTimeoutSQL + `, set_config('plan_cache_mode', 'force_generic_plan', true)`
+RETURNING ` + rowLockTimeoutSQL + `, ` + planOnceSQL
 
 	// rowLockTimeoutSQL bounds the wait of the following claim for a row that another transaction
 	// has locked, because the other jobs wait with it.

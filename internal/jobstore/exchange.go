@@ -14,7 +14,7 @@ import (
 
 // resultLockTimeoutSQL bounds the wait of WriteResults for a row that another transaction has
 // locked, because the other results wait with it.
-const resultLockTimeoutSQL = `SELECT set_config('lock_timeout', '100ms', true)`
+const resultLockTimeoutSQL = `SELECT ` + rowLockTimeoutSQL
 
 // lockNotAvailable is the SQLSTATE of a statement that lock_timeout has ended.
 const lockNotAvailable = "55P03"
@@ -120,7 +120,7 @@ func (c *Client) ClaimUnlocked(ctx context.Context, offers []Offer, claimed func
 	return c.claimOffers(ctx, claimUnlockedSQL, c.claimArgs, offers, claimed)
 }
 
-// claimOffers sends a claim, whose arguments the function args returns, of each offer.
+// claimOffers notes and claims offers by a statement, with the arguments that args returns for each.
 func (c *Client) claimOffers(
 	ctx context.Context, sql string, args func(Offer) pgx.StrictNamedArgs, offers []Offer, claimed func(offer int, row *Row) error,
 ) error {

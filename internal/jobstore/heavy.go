@@ -9,7 +9,7 @@ import (
 	"github.com/forge-scheduler/forge/internal/postgres"
 )
 
-// heavySQL reads the first due jobs of the queues.
+// heavySQL reads the first due jobs of each of wait_queues.
 var heavySQL = `
 WITH RECURSIVE ` + waitQueuesSQL + `, limits AS MATERIALIZED (` + limitsInForceSQL + `
 )
@@ -27,8 +27,8 @@ WHERE l.base = $1 AND l.name = $2 AND l.class = 'rate' AND (l.base = 'queue' OR 
 ORDER BY j.priority, j.scheduled_at, j.id
 LIMIT $4`
 
-// HeavyJobs returns the first waiting jobs of several units of a rate and value of its key, of the
-// jobs that a Backlog counts.
+// HeavyJobs returns the first waiting jobs of several units of a rate and value of its key, among
+// as many jobs of as many queues as Backlog reads.
 func (s *Store) HeavyJobs(ctx context.Context, of Places, limit int) ([]AvailableJob, error) {
 	jobs, err := postgres.Collect(ctx, s.db, func(row pgx.CollectableRow) (j AvailableJob, err error) {
 		err = row.Scan(&j.ID, &j.Kind, &j.Queue, &j.Priority, &j.ScheduledAt, &j.Capability, &j.Tags)

@@ -11,9 +11,9 @@ import (
 
 // Backlog is how many waiting jobs a limit of running jobs would hold back now.
 type Backlog struct {
-	// Jobs is the number of waiting jobs without a place, among the first CountLimit, and Values the
-	// number of values of the limit's key that they have. For a kind, as many jobs of each queue are
-	// among these, of at most 100 queues.
+	// Jobs is the number of waiting jobs without a place, among the first CountLimit of the queue, or
+	// for a kind of at most 100 queues together. Values is the number of values of the limit's key
+	// that they have.
 	Jobs   int64
 	Values int64
 }
@@ -21,8 +21,8 @@ type Backlog struct {
 // backlogQueues bounds the queues in which a backlog of a kind is read.
 const backlogQueues = 100
 
-// waitQueuesSQL are the CTEs open_queues and wait_queues. The second has the queues in which jobs of a
-// limit of the scope $1 and the name $2 wait, and how many jobs to read of each: CountLimit together.
+// waitQueuesSQL are the CTEs open_queues and wait_queues. wait_queues has the queues in which jobs of a
+// limit may wait, and how many to read of each: CountLimit in all. $1 is the limit's scope, $2 its name.
 var waitQueuesSQL = strings.NewReplacer("@limit", strconv.Itoa(CountLimit), "@queues", strconv.Itoa(backlogQueues)).Replace(
 	openQueuesSQL + `, wait_queues (name, most) AS MATERIALIZED (
     SELECT $2::text, @limit WHERE $1 = 'queue'

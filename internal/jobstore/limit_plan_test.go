@@ -36,7 +36,11 @@ func TestLimitsOfKindsReadFewJobs(t *testing.T) {
 	if q, k := usages[0], usages[1]; q.Available != each || q.MoreAvailable || k.Available != CountLimit/5 || !k.MoreAvailable {
 		t.Errorf("available: %d (more: %t) of the queue, %d (more: %t) of the kind", q.Available, q.MoreAvailable, k.Available, k.MoreAvailable)
 	}
-	for i, s := range recorded.take() {
+	statements := recorded.take()
+	if len(statements) != len(most) {
+		t.Fatalf("%d statements were recorded, want %d", len(statements), len(most))
+	}
+	for i, s := range statements {
 		plan := explainAnalyze(t, pool, s)
 		if rows := plan.readRows(map[string]bool{}); rows > most[i] {
 			t.Errorf("statement %d reads %.0f rows, want at most %.0f", i, rows, most[i])

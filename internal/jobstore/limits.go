@@ -149,11 +149,12 @@ const limitsSQL = `
 SELECT base, name, most, key_source, key_path, coalesce(per, '0'), coalesce(burst, 0), class = 'node'
 FROM (` + limitsInForceSQL + `) AS l ORDER BY scope, name`
 
-// usageSQL counts the jobs of queues, and if a kind has a limit, the kinds of the first available
-// ones: CountLimit together, as many of each queue.
+// usageSQL counts the jobs of queues. If a kind has a limit, it also reads the kinds of the first
+// available jobs: CountLimit in all, the same number of each queue.
 var usageSQL = openCountsSQL + strings.ReplaceAll(`, limits AS MATERIALIZED (`+limitsInForceSQL+` AND l.scope <> 'weight'
 ), active AS MATERIALIZED (
-    SELECT 'queue' AS base, queue AS name, CASE state WHEN 'running' THEN jobs ELSE 0 END AS running, CASE state WHEN 'available' THEN jobs ELSE 0 END AS available, more
+    SELECT 'queue' AS base, queue AS name, CASE state WHEN 'running' THEN jobs ELSE 0 END AS running,
+           CASE state WHEN 'available' THEN jobs ELSE 0 END AS available, more
     FROM counts
     WHERE state IN ('running', 'available')
     UNION ALL

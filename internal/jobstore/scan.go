@@ -39,8 +39,8 @@ ORDER BY j.priority, j.scheduled_at, j.id`
 
 // planOnceSQL makes PostgreSQL plan the next statements of the batch once for each connection and
 // each change of their tables. By default, it would plan statements anew each time that it first
-// executed on a small table, because their plans were cheaper then.
-const planOnceSQL = `SELECT set_config('plan_cache_mode', 'force_generic_plan', true)`
+// executed on a small table, or that have few arguments, because their plans were cheaper then.
+const planOnceSQL = `set_config('plan_cache_mode', 'force_generic_plan', true)`
 
 // scanPrioritiesSQL reads the priorities one after another, until the limit is reached.
 func scanPrioritiesSQL() string {
@@ -158,7 +158,7 @@ func (s *Store) ScanAvailable(ctx context.Context, scans []Scan, lookahead time.
 	scanned := Scanned{Paused: make([]bool, len(scans))}
 	r := scanReader{words: map[string]string{}}
 	var batch pgx.Batch
-	batch.Queue(planOnceSQL)
+	batch.Queue(`SELECT ` + planOnceSQL)
 	batch.Queue(scanSQL, scanArgs(scans, lookahead)...).Query(func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, r.targets(), func() error {
 			scanned.Now, scanned.Paused[r.ordinal-1] = r.now.Time, r.paused

@@ -21,9 +21,9 @@
 // scheduled job is released late, a job is made available again by hand. A check beside the
 // loop looks below the marks (below.go), every 200 ms but for at most a twentieth of the time,
 // and lowers them. With a million ended jobs under a snapshot it takes some 0.4 seconds, so
-// such a job waits for up to 8 seconds. A late release, and a statement that inserts jobs late in
-// a transaction, name their time in the notification, and wait for nothing. The next leader begins without marks. A mark does not pass a job that
-// waits, even if no node can take it.
+// such a job waits for up to 8 seconds. A late release names its time in the notification, as does a
+// statement that inserts jobs late in a transaction, and these jobs wait for nothing. The next leader
+// begins without marks. A mark does not pass a job that waits, even if no node can take it.
 //
 // Placement (place.go) is pure: kind, capability, tags, credit, load. The strategy Spread also
 // counts the running jobs of each kind, at most ten times a second (running.go).

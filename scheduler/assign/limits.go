@@ -194,13 +194,12 @@ func (l *limits) set(inForce []jobstore.Limit, version int64, members []*member)
 func (l *limits) add(limit jobstore.Limit) {
 	id := limitID{limit.Scope, limit.Name, limit.Class()}
 	l.inForce[id] = limit
-	for i, of := range limitsOf(job{queue: limit.Name, kind: limit.Name}) {
-		if of == id && of.scope == jobstore.ScopeQueue {
-			l.ofQueue[limit.Name] |= 1 << i
-		} else if of == id {
-			l.ofKind[limit.Name] |= 1 << i
-		}
+	applying := l.ofQueue
+	if limit.Scope == jobstore.ScopeJob {
+		applying = l.ofKind
 	}
+	order := limitsOf(job{queue: limit.Name, kind: limit.Name})
+	applying[limit.Name] |= 1 << slices.Index(order[:], id)
 }
 
 // setCounting sets whether the leader counts for all claims. Offers of before must be recalled then.

@@ -96,22 +96,30 @@ func (l *loop) handleNotification(note *pgconn.Notification) bool {
 }
 
 // works reports whether a member works the queue of an insert notification, or whether
-// that is unknown. If the notification names an earlier time, it lowers the marks of the queue, or of
-// all queues if it names none. The epoch says that any job of the queue may have become free, so it
-// also ends the pass of a fair queue.
+// that is unknown. If the notification names an earlier time, the queue is read from there.
 func (l *loop) works(payload string) bool {
 	var inserted wire.Inserted
 	err := json.Unmarshal([]byte(payload), &inserted)
-	for queue, q := range l.queueScans {
-		if inserted.From.IsZero() || inserted.Queue != "" && inserted.Queue != queue {
-			continue
-		}
-		q.marks.lowerAll(inserted.From)
-		if q.fair != nil && inserted.From.Unix() <= 0 {
-			q.fair.endPass()
+	q := l.queueScans[inserted.Queue]
+	switch {
+	case inserted.From.IsZero():
+	case q != nil:
+		q.readFrom(inserted.From)
+	case inserted.Queue == "":
+		for _, q := range l.queueScans {
+			q.readFrom(inserted.From)
 		}
 	}
-	return err != nil || inserted.Queue == "" || len(l.queueScans) == 0 || l.queueScans[inserted.Queue] != nil
+	return err != nil || inserted.Queue == "" || len(l.queueScans) == 0 || q != nil
+}
+
+// readFrom lowers the marks to a time. The epoch says that any job of the queue may have become free,
+// so it also ends the pass of a fair queue.
+func (q *queueScan) readFrom(at time.Time) {
+	q.marks.lowerAll(at)
+	if q.fair != nil && at.Unix() <= 0 {
+		q.fair.endPass()
+	}
 }
 
 // wantsCredit reports whether jobs may be waiting for credit. A queue without credit was

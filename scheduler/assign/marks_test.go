@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
-	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -151,6 +150,16 @@ func (s *scanned) scan(limit int) []job {
 	}
 	noteScans(pages, result, s.now)
 	return jobs
+}
+
+// passNothing scans the queue, in which no job is visible, until the marks have passed the present.
+func (s *scanned) passNothing() {
+	s.t.Helper()
+	for range 3 {
+		if jobs := s.scan(100); len(jobs) != 0 {
+			s.t.Fatalf("scanned %d jobs", len(jobs))
+		}
+	}
 }
 
 // cost returns how many buffers the last scan reads.
@@ -310,11 +319,7 @@ func TestCheckLowersMarksToJobsCommittedLate(t *testing.T) {
 	if _, err := late.Exec(t.Context(), `INSERT INTO river_job (id, args, kind, priority) VALUES (7, '{}', 'k', 3)`); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 {
-		if jobs := s.scan(100); len(jobs) != 0 {
-			t.Fatalf("scanned %d jobs", len(jobs))
-		}
-	}
+	s.passNothing()
 	l := &loop{pool: s.pool, queueScans: map[string]*queueScan{"default": s.queue}, lastStep: time.Now()}
 	check := func() {
 		t.Helper()
@@ -362,11 +367,7 @@ func TestLongInsertLowersMarks(t *testing.T) {
 		if _, err := tx.Exec(t.Context(), `SELECT pg_sleep(0.25)`); err != nil {
 			return err
 		}
-		for range 3 {
-			if jobs := s.scan(100); len(jobs) != 0 {
-				return fmt.Errorf("scanned %d jobs", len(jobs))
-			}
-		}
+		s.passNothing()
 		_, err := tx.Exec(t.Context(), `INSERT INTO river_job (id, args, kind, priority) VALUES (7, '{}', 'k', 3)`)
 		return err
 	})
