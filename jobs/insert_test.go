@@ -165,7 +165,7 @@ func TestSilentInserterSendsNoNotifications(t *testing.T) {
 		t.Fatal(err)
 	}
 	exec(t, pool, `SELECT pg_notify($1, 'the end')`, channel)
-	notification, err := conn.WaitForNotification(t.Context())
+	notification, err := pgtest.WaitForNotification(t.Context(), conn)
 	if err != nil || notification.Payload != "the end" {
 		t.Errorf("received %+v: %v", notification, err)
 	}

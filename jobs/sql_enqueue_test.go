@@ -245,7 +245,7 @@ func TestSQLEnqueueIsTransactional(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
-	note, err := listener.Conn().WaitForNotification(ctx)
+	note, err := pgtest.WaitForNotification(ctx, listener.Conn())
 	if err != nil || !strings.Contains(note.Payload, `"queue" : "commit-true"`) {
 		t.Errorf("got %+v, %v", note, err)
 	}

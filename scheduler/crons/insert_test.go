@@ -3,7 +3,6 @@ package crons
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -128,10 +127,7 @@ func TestEachBatchNotifiesItsQueues(t *testing.T) {
 		if _, err := tickLedger.Fire(ctx, []string{"c"}, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
-		notification, err := conn.WaitForNotification(ctx)
-		for err == nil && strings.HasPrefix(notification.Payload, `{"queue" : "", "from" : `) { // of a slow transaction
-			notification, err = conn.WaitForNotification(ctx)
-		}
+		notification, err := pgtest.WaitForNotification(ctx, conn)
 		if err != nil {
 			t.Fatalf("a batch was not announced: %v", err)
 		}

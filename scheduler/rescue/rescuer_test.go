@@ -157,7 +157,7 @@ func TestDueJobsBecomeAvailableAtTheirTime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	for notified := map[string]bool{}; len(notified) < 3; { // a slow leader releases several due jobs at once
-		note, err := listener.WaitForNotification(ctx)
+		note, err := pgtest.WaitForNotification(ctx, listener)
 		if err != nil {
 			t.Fatalf("notified of %v: %v", notified, err)
 		}

@@ -245,7 +245,7 @@ func TestInsertNotifiesOnCommit(t *testing.T) {
 	}
 	var got []string
 	for len(got) == 0 || got[len(got)-1] != "the end" {
-		notification, err := listener.WaitForNotification(t.Context())
+		notification, err := pgtest.WaitForNotification(t.Context(), listener)
 		if err != nil {
 			t.Fatal(err)
 		}
