@@ -14,7 +14,7 @@ func WaitForNotification(ctx context.Context, conn *pgx.Conn) (*pgconn.Notificat
 	for {
 		note, err := conn.WaitForNotification(ctx)
 		if err != nil || !strings.HasPrefix(note.Payload, `{"queue" : "", "from" : `) {
-			return note, err //nolint:wrapcheck // of pgx, as it is
+			return note, err
 		}
 	}
 }
