@@ -73,8 +73,10 @@ func Gather(ctx context.Context, cfg *config.Config, warnings []config.Problem) 
 	if f.Election.Err == nil && !f.Election.Shared {
 		f.Election.IdleEnded = probeIdle(ctx, cfg.Database.LeaderURL)
 	}
-	options := engine.Options{URL: cfg.Database.URL, LeaderURL: cfg.Database.LeaderURL}
-	f.TwoDatabases = errors.Is(engine.CheckLeaderURL(ctx, options), engine.ErrTwoDatabases)
+	if f.Pool.Err == nil && f.Election.Err == nil {
+		options := engine.Options{URL: cfg.Database.URL, LeaderURL: cfg.Database.LeaderURL}
+		f.TwoDatabases = errors.Is(engine.CheckLeaderURL(ctx, options), engine.ErrTwoDatabases)
+	}
 	if url, readOnly, found := f.direct(); found {
 		f.Err = f.read(ctx, url, readOnly)
 	}

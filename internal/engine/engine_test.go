@@ -243,6 +243,18 @@ func TestCheckLeaderURL(t *testing.T) {
 	}
 }
 
+// A proxy that starts after the node may lead to another database all the same.
+func TestCheckLeaderURLAwaitsAnswer(t *testing.T) {
+	t.Parallel()
+	link := pgtest.Proxy(t, pgtest.EmptyURL(t))
+	link.Cut()
+	defer time.AfterFunc(time.Second, link.Resume).Stop()
+	options := engine.Options{URL: pgtest.EmptyURL(t), LeaderURL: link.URL()}
+	if err := engine.CheckLeaderURL(t.Context(), options); !errors.Is(err, engine.ErrTwoDatabases) {
+		t.Errorf("a late proxy: %v", err)
+	}
+}
+
 // Locks that exclude nobody say nothing about the databases.
 func TestCheckLeaderURLWithoutLocks(t *testing.T) {
 	t.Parallel()

@@ -31,8 +31,9 @@ const (
 
 // CheckLeaderURL returns ErrTwoDatabases if the addresses lead to two databases for as long as
 // Timeout, or an error that wraps postgres.ErrUnreachable if the server of LeaderURL refuses the
-// login. It returns nil if a server does not answer: the next connection reports the reason. It
-// also returns nil if the server has no working locks, which the strategy Lease allows.
+// login. A server that does not answer is asked again for as long; after that, CheckLeaderURL
+// returns nil, and the next connection reports the reason. It also returns nil if the server has no
+// working locks, which the strategy Lease allows.
 func CheckLeaderURL(ctx context.Context, options Options) error {
 	options.Timeout = cmp.Or(options.Timeout, failoverTimeout)
 	options = options.withDefaults()
@@ -41,40 +42,59 @@ func CheckLeaderURL(ctx context.Context, options Options) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, options.Timeout)
 	defer cancel()
-	err := compareDatabases(ctx, options)
-	for errors.Is(err, ErrTwoDatabases) && watchdog.Sleep(ctx, recheckInterval) {
-		again := compareDatabases(ctx, options)
-		if ctx.Err() == nil { // otherwise it had no time
-			err = again
+	var last error
+	for {
+		err := compareDatabases(ctx, options)
+		if !errors.Is(err, errNoAnswer) {
+			last = err
+			if !errors.Is(err, ErrTwoDatabases) {
+				return err
+			}
+		}
+		if !watchdog.Sleep(ctx, recheckInterval) {
+			return last
 		}
 	}
-	return err
 }
 
+// errNoAnswer means that a server did not answer, which leaves open whether the databases differ.
+var errNoAnswer = errors.New("no answer")
+
+// compareDatabases returns ErrTwoDatabases, errNoAnswer, or an error of a refused login.
 func compareDatabases(ctx context.Context, options Options) error {
 	leaders, err := dialPrimary(ctx, options.LeaderURL)
 	if err != nil {
-		return refusedLogin(err)
+		return cmp.Or(refusedLogin(err), errNoAnswer)
 	}
 	defer postgres.CloseNow(leaders)
 	others, err := dialPrimary(ctx, options.URL)
 	if err != nil {
-		return nil // reported elsewhere
+		return withoutAnswer(err)
 	}
 	defer postgres.CloseNow(others)
 	// Two transactions cannot have one lock, unless they are in two databases.
 	if both, err := getSameLock(ctx, leaders, others); err != nil || !both {
-		return nil // an error is reported elsewhere
+		return withoutAnswer(err)
 	}
 	control, err := dialPrimary(ctx, options.URL)
 	if err != nil {
-		return nil
+		return withoutAnswer(err)
 	}
 	defer postgres.CloseNow(control)
 	if both, err := getSameLock(ctx, others, control); err != nil || both {
-		return nil // the locks of the server exclude nobody
+		return withoutAnswer(err) // or the locks of the server exclude nobody
 	}
 	return ErrTwoDatabases
+}
+
+// withoutAnswer returns errNoAnswer, or nil if err is nil or an answer of the server: that it refuses
+// the login, which the pool of database.url reports, or that it has no locks.
+func withoutAnswer(err error) error {
+	answer, answered := errors.AsType[*pgconn.PgError](err)
+	if err == nil || answered && (refusesLogin(answer.Code) || !saysNothing(answer.Code)) {
+		return nil
+	}
+	return errNoAnswer
 }
 
 // getSameLock reports whether two transactions get the same lock.
