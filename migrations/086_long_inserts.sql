@@ -3,6 +3,8 @@
 -- The jobs of a long transaction have the time of its begin, and the leader may have read past that
 -- time when they become visible. A statement that inserts jobs late in a transaction has the leader
 -- read all queues from that time. The interval is less than the leader waits before it moves on.
+-- A transaction that notifies cannot be prepared, so a server that has prepared transactions does
+-- not: its leader finds such jobs when it looks for jobs that it has passed.
 -- +goose StatementBegin
 CREATE FUNCTION forge_notify_long_insert() RETURNS trigger
 LANGUAGE plpgsql AS $$
@@ -13,7 +15,8 @@ END
 $$;
 -- +goose StatementEnd
 CREATE TRIGGER forge_long_insert AFTER INSERT ON river_job FOR EACH STATEMENT
-WHEN (clock_timestamp() - transaction_timestamp() > interval '200 milliseconds')
+WHEN (clock_timestamp() - transaction_timestamp() > interval '200 milliseconds'
+      AND current_setting('max_prepared_transactions') = '0')
 EXECUTE FUNCTION forge_notify_long_insert();
 
 -- +goose Down

@@ -1,8 +1,6 @@
 package hazards
 
 import (
-	"context"
-	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -15,20 +13,18 @@ import (
 // once, also if the leader changes.
 func TestRecorderRecordsEachOccurrenceOnce(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.Pool(t)
-	name := fmt.Sprintf("left_%d", time.Now().UnixNano())
+	pool := pgtest.Connect(t, pgtest.ServerWith(t, map[string]string{"max_prepared_transactions": "1"}).URL())
+	const name = "left"
 	exec := func(sql string) {
 		t.Helper()
-		if _, err := pool.Exec(context.WithoutCancel(t.Context()), sql); err != nil {
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
 		}
 	}
 	exec(`INSERT INTO forge_leaders (role, term, node_id, incarnation) VALUES ('metrics_aggregator', 1, 'a', 'one')
 		ON CONFLICT (role) DO UPDATE SET term = 1, node_id = 'a', incarnation = 'one'`)
 	exec(`BEGIN; INSERT INTO forge_events (type) VALUES ('left'); PREPARE TRANSACTION '` + name + `'`)
-	t.Cleanup(func() { exec(`ROLLBACK PREPARED '` + name + `'`) })
 	exec(`SELECT pg_create_physical_replication_slot('` + name + `', true)`)
-	t.Cleanup(func() { exec(`SELECT pg_drop_replication_slot('` + name + `')`) })
 
 	fence := leaderstore.Fence{Role: "metrics_aggregator", Term: 1, NodeID: "a", Incarnation: "one"}
 	for range 2 { // leaders

@@ -102,7 +102,7 @@ func StartOwn(ctx context.Context, logger *slog.Logger, binDir string) (*devclus
 // testSettings trade the survival of a power cut for speed. A crash of the
 // server itself loses nothing under them.
 func testSettings() map[string]string {
-	return map[string]string{"fsync": "off", "full_page_writes": "off", "max_connections": "400", "max_prepared_transactions": "10"}
+	return map[string]string{"fsync": "off", "full_page_writes": "off", "max_connections": "400"}
 }
 
 // sweep drops the databases of runs that died: those whose lock is free.

@@ -37,6 +37,14 @@ func Server(tb testing.TB, namespaces ...*parts.Namespace) *OwnServer {
 	return s.begin()
 }
 
+// ServerWith starts one with further settings.
+func ServerWith(tb testing.TB, settings map[string]string) *OwnServer {
+	tb.Helper()
+	s := newServer(tb, nodes.OpenDir(tb))
+	maps.Copy(s.options.Settings, settings)
+	return s.begin()
+}
+
 // ServerOnDisk starts one on a disk of so many megabytes, to be filled.
 func ServerOnDisk(tb testing.TB, megabytes int) (*OwnServer, *parts.Disk) {
 	tb.Helper()

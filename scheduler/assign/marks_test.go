@@ -391,3 +391,18 @@ func TestLongInsertLowersMarks(t *testing.T) {
 		t.Errorf("after %s, a scan found %v", note.Payload, jobs)
 	}
 }
+
+// A program may prepare a transaction in which it inserts jobs late: PostgreSQL refuses that after a
+// notification.
+func TestLongInsertMayBePrepared(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Connect(t, pgtest.ServerWith(t, map[string]string{"max_prepared_transactions": "1"}).URL())
+	for _, sql := range []string{
+		`BEGIN; SELECT pg_sleep(0.25); INSERT INTO river_job (args, kind) VALUES ('{}', 'k'); PREPARE TRANSACTION 'late'`,
+		`COMMIT PREPARED 'late'`,
+	} {
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+}
