@@ -11,7 +11,14 @@
     }
   };
   const painted = () => { // a hidden page is not painted
-    if (document.hidden) start(); else requestAnimationFrame(() => setTimeout(start));
+    if (document.hidden) {
+      start();
+      return;
+    }
+    new PerformanceObserver((_, observer) => {
+      observer.disconnect();
+      start();
+    }).observe({ type: 'paint', buffered: true }); // known once it is on the screen
   };
   if (document.readyState === 'complete') painted(); else addEventListener('load', painted);
 })();
