@@ -19,7 +19,7 @@ func open(t *testing.T, tab context.Context, url string) { //nolint:revive // th
 	t.Helper()
 	do(t, tab, chromedp.Navigate(url), chromedp.WaitVisible(chromedp.CSS("main")))
 	if isPlain(tab) {
-		awaitTrue(t, tab, `document.readyState === "complete"`)
+		awaitTrue(t, tab, isWhole)
 	} else {
 		awaitTrue(t, tab, scripts) // they begin after the first paint
 	}
@@ -213,6 +213,7 @@ func checkEnqueue(t *testing.T, n *node) {
 		return kind.dispatchEvent(new Event("change"));
 	})()`)
 	do(t, tab, chromedp.WaitVisible(chromedp.CSS(`[name="arg.customer"]`)))
+	awaitTrue(t, tab, isWhole)
 	if got := eval[string](t, tab, `document.querySelector('[name="arg.speed"]').value`); got != `"slow"` {
 		t.Errorf("the default is %s", got)
 	}

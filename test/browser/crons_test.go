@@ -20,6 +20,7 @@ type cronDocument struct {
 func said(t *testing.T, tab context.Context) string { //nolint:revive // the test comes first
 	t.Helper()
 	do(t, tab, chromedp.WaitVisible(chromedp.CSS(".said")))
+	awaitTrue(t, tab, isWhole)
 	return strings.Join(strings.Fields(eval[string](t, tab, `document.querySelector(".said").textContent`)), " ")
 }
 

@@ -18,9 +18,17 @@ import (
 func press(t *testing.T, tab context.Context, selector string) { //nolint:revive // the test comes first
 	t.Helper()
 	do(t, tab, chromedp.WaitVisible(chromedp.CSS(selector)))
-	// Links in drawings have no method for it.
-	eval[bool](t, tab, fmt.Sprintf(`(document.querySelector(%q).dispatchEvent(new MouseEvent("click", {bubbles: true, cancelable: true, view: window})), true)`, selector))
+	// Links in drawings have no method for it. Until the next page comes, this one must not pass
+	// for it with what an earlier form has come to.
+	eval[bool](t, tab, fmt.Sprintf(`(() => {
+		for (const earlier of document.querySelectorAll(".said")) earlier.classList.remove("said");
+		document.querySelector(%q).dispatchEvent(new MouseEvent("click", {bubbles: true, cancelable: true, view: window}));
+		return true;
+	})()`, selector))
 }
+
+// isWhole says whether the page has come to its end: what is visible may be all of it so far.
+const isWhole = `document.readyState === "complete"`
 
 // awaitTrue waits until an expression holds in the page, which may be the next one.
 func awaitTrue(t *testing.T, tab context.Context, expression string) { //nolint:revive // the test comes first

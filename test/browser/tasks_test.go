@@ -62,10 +62,11 @@ func (k *task) click(selector string) {
 	press(k.T, k.tab, selector)
 }
 
-// sees waits until a selector is visible.
+// sees waits until a selector is visible, in a whole page.
 func (k *task) sees(selector string) {
 	k.Helper()
 	do(k.T, k.tab, chromedp.WaitVisible(chromedp.CSS(selector)))
+	awaitTrue(k.T, k.tab, isWhole)
 }
 
 func pauseAndUndo(k *task) {

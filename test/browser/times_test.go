@@ -15,7 +15,7 @@ func checkTimes(t *testing.T, n *node) {
 	tab := newTab(t)
 	for _, p := range everyPage(n) {
 		open(t, tab, n.url(p.path))
-		awaitTrue(t, tab, `document.readyState === "complete"`)
+		awaitTrue(t, tab, isWhole)
 		for _, wrong := range eval[[]string](t, tab, `[...document.querySelectorAll("time[data-mode]")]
 			.filter((el) => Number.isNaN(Date.parse(el.dateTime)) || el.title !== el.dateTime).map((el) => el.outerHTML)`) {
 			t.Errorf("%s has no instant in %s", p.name, wrong)

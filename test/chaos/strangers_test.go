@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -93,6 +94,9 @@ func (r *run) startStranger(ctx context.Context, f fault) {
 	}
 }
 
+// leaseEnv is the length of leases.
+const leaseEnv = "FORGE_CLUSTER_LEADER_ELECTION_LEASE_DURATION"
+
 // strangerNode starts the second cluster's node, with the defaults in all but the schema.
 func (r *run) strangerNode(ctx context.Context) (*nodes.Process, error) {
 	s := &r.stranger
@@ -113,7 +117,7 @@ func (r *run) strangerNode(ctx context.Context) (*nodes.Process, error) {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }() // the process has its own descriptor
-	node, err := nodes.Start(r.forge, log, r.env, "serve", "--config", s.config, "--node-id", strangerName, "--listen", nodes.AnyPort)
+	node, err := nodes.Start(r.forge, log, append(slices.Clone(r.env), leaseEnv+"="+lease.String()), "serve", "--config", s.config, "--node-id", strangerName, "--listen", nodes.AnyPort)
 	if err == nil {
 		r.Cleanup(node.Kill)
 	}
@@ -169,6 +173,7 @@ const termsSQL = `SELECT string_agg(role || ' ' || term, ', ' ORDER BY role) FRO
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	r := prepareOn(t, pgtest.Server(t))
+	r.env = append(r.env, leaseEnv+"=15s") // a slow machine costs the first no term
 	r.endure(strangers, func() {
 		r.eventually("every role is led", func() bool { return r.led("public") == len(roleNames) })
 		before := r.text1(termsSQL)

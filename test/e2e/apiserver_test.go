@@ -212,8 +212,8 @@ func TestAPIServerElects(t *testing.T) {
 
 	for _, clock := range []time.Duration{-time.Hour, time.Hour} {
 		lasts := 3 * time.Second
-		s.steal(thief, lasts, clock)
 		stolen := time.Now()
+		s.steal(thief, lasts, clock)
 		next, after := k.leader(term)
 		if took := time.Since(stolen); took < lasts {
 			t.Errorf("%s leads %v after the Lease was taken for %v", next, took, lasts)

@@ -18,7 +18,7 @@ command = ["sleep", "600"]
 // job runs for longer.
 func TestDrainWaitsUntilTheNodeIsSafeToStop(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, sleeperJob)
+	c := newCluster(t, sleeperJob+unhurried)
 	c.startAll("a", "b")
 	c.forge("node", "drain", "b", "--wait")
 	type line struct {
@@ -35,6 +35,7 @@ func TestDrainWaitsUntilTheNodeIsSafeToStop(t *testing.T) {
 	if b := show("b"); !b.SafeToStop || b.State != nodestore.Draining || len(b.Leads) != 0 {
 		t.Errorf("b after the drain: %+v", b)
 	}
+	c.awaitRoles("a") // a role may have had no leader when b was drained
 	if a := show("a"); a.SafeToStop || len(a.Leads) != 3 {
 		t.Errorf("a leads %v, and is safe to stop: %v", a.Leads, a.SafeToStop)
 	}

@@ -38,7 +38,10 @@ func (c *cluster) servesAtOnce(tenant string) {
 	c.exec(`SELECT forge_enqueue('send', '{"tenant": "` + tenant + `"}')`)
 	const open = `SELECT count(*) FROM river_job WHERE args ->> 'tenant' = $1 AND finalized_at IS NULL`
 	eventually(c.t, "the job of "+tenant, func() bool { return c.number(open, tenant) == 0 })
-	if left := c.number(open, "big"); left < 100 {
+	// The backlog shrinks until this test reads it, so what counts is when each job ended.
+	if left := c.number(`
+SELECT count(*) FROM river_job AS b JOIN river_job AS j ON j.args ->> 'tenant' = $1
+WHERE b.args ->> 'tenant' = 'big' AND (b.finalized_at IS NULL OR b.finalized_at > j.finalized_at)`, tenant); left < 100 {
 		c.t.Errorf("%d of 400 jobs were left when the one of %s had ended; want most", left, tenant)
 	}
 }

@@ -61,11 +61,12 @@ command = ["sh", "-c", "if [ $FORGE_ATTEMPT = 1 ]; then exec sleep 2718.`+unique
 		t.Errorf("lost: %+v of %+v", i.Lost, i.Lost.Ticks)
 	}
 
-	var served incident.Incident
 	path := fmt.Sprintf("/api/v1/leaders/scheduler/incidents/%d", term+1)
-	if err := nodes.Read(t.Context(), c.nodes["b"].listen(), path, &served); err != nil || served.Summary != i.Summary {
-		t.Errorf("the API has %q, %v; the command %q", served.Summary, err, i.Summary)
-	}
+	eventually(t, "the API has the summary of the command", func() bool { // a late tick between the two changes it
+		var served incident.Incident
+		err := nodes.Read(t.Context(), c.nodes["b"].listen(), path, &served)
+		return read() && err == nil && served.Summary == i.Summary
+	})
 	if out, _, code := c.forge("leader", "incident", "scheduler", "99"); code != 4 {
 		t.Errorf("a term that there is not: exit %d\n%s", code, out)
 	}

@@ -175,8 +175,8 @@ func TestSidecarNeedsItsLease(t *testing.T) {
 			return err == nil && string(line) == id+"\n" && k.holder(nightlyLease) == id
 		})
 	}
-	k.api.Steal(nightlyLease, thief, 2*time.Second)
 	stolen := time.Now()
+	k.api.Steal(nightlyLease, thief, 2*time.Second)
 	a := start("a")
 	leads("a")
 	if took := time.Since(stolen); took < 2*time.Second {

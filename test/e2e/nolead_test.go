@@ -85,6 +85,9 @@ func TestNoRoleWorksWithoutItsLeader(t *testing.T) {
 	c.signal("s1", syscall.SIGKILL)
 	<-c.nodes["s1"].done
 	delete(c.nodes, "s1")
+	eventually(t, "the server has executed what s1 had sent", func() bool {
+		return c.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND split_part(application_name, ':', 3) = 's1'`) == 0
+	})
 	before := c.leadersWork()
 	c.must("job", "enqueue", "short", "--config", c.config)
 	c.exec(compactorsWorkSQL)

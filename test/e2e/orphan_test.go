@@ -98,10 +98,14 @@ command = ["sh", "-c", "if [ $FORGE_ATTEMPT = 1 ]; then exec sleep %s; fi; exec 
 // and its job runs on.
 func TestProxyRestartRunsNoJobTwice(t *testing.T) {
 	t.Parallel()
+	// The node has one and a half heartbeat intervals to come back: less the outage, two seconds.
 	c := newCluster(t, `
+[cluster]
+heartbeat_interval = "3s"
+dead_threshold = "15s"
 [jobs.long]
 kind = "shell"
-command = ["sleep", "3"]
+command = ["sleep", "12"]
 `)
 	c.startProgram(forgeBinary(t), "s", allRoles)
 	proxy := pgtest.Proxy(t, c.url)
@@ -114,10 +118,10 @@ command = ["sleep", "3"]
 		return c.number(`
 			SELECT count(*) FROM river_job AS j JOIN forge_nodes AS n ON n.node_id = 'w'
 			WHERE j.state = 'running' AND n.last_heartbeat_at > n.started_at + interval '500 ms'
-			  AND clock_timestamp() - n.last_heartbeat_at > interval '850 ms'`) == 1
+			  AND clock_timestamp() - n.last_heartbeat_at > interval '2550 ms'`) == 1
 	})
 	proxy.Cut()
-	time.Sleep(800 * time.Millisecond)
+	time.Sleep(2400 * time.Millisecond)
 	proxy.Resume()
 	eventually(t, "the job has ended", func() bool {
 		return c.number(`SELECT count(*) FROM river_job WHERE finalized_at IS NOT NULL`) == 1

@@ -324,7 +324,7 @@ func TestRunWithAnyLockID(t *testing.T) {
 	for name, id := range map[string]string{"negative": "-4856221667890123456", "least": "-9223372036854775808", "huge": "9223372036854775807"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSingles(t, quick+"[cluster.leader_election.roles.nightly]\nlock_id = "+id+"\n")
+			s := newSingles(t, steady+"[cluster.leader_election.roles.nightly]\nlock_id = "+id+"\n")
 			s.stand("a")
 			first := s.begins(0)
 			s.stand("b")

@@ -12,7 +12,7 @@ import (
 // they end; the other one takes over.
 func TestSidecars(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, "")
+	c := newCluster(t, unhurried)
 	if _, errs, code := c.forge("migrate", "up"); code != 0 {
 		t.Fatal(errs)
 	}

@@ -38,6 +38,9 @@ func TestShellLoopLeadsWithSQLAlone(t *testing.T) {
 	writes("a", 0)
 	c.seeSQLRole("a")
 	start("b")
+	eventually(t, "b campaigns", func() bool { // nobody else would take the role from a
+		return c.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%forge_role_campaign(''nightly'', ''b''%'`) > 0
+	})
 	out, errs, code := c.forge("leader", "step-down", "nightly")
 	if code != 0 || !strings.Contains(out, "b") {
 		t.Fatalf("step-down: exit %d, %s%s", code, out, errs)
